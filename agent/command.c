@@ -56,7 +56,7 @@ static const struct args_option options[] = {
     {.name = "token-file",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "file that holds it; else MUSTER_TOKEN. Once the node has joined it needs none"},
+     .help = "file with the token (else MUSTER_TOKEN); a node that has joined needs none"},
     {.name = "name", .kind = ARGS_OPTION, .help = "name of this node (the host's name)"},
     {.name = "data",
      .kind = ARGS_OPTION,
@@ -109,8 +109,8 @@ static const struct args_option options[] = {
     {.name = "worker-users",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "whom tenants run as, a line TENANT USER each; * as TENANT is any other, * as USER "
-             "the user of the tenant's name (needs root)"},
+     .help = "users that jobs of tenants run as: lines TENANT USER; * as TENANT is any other "
+             "tenant, * as USER the user with the tenant's name (needs root)"},
     {.name = "worker-user",
      .kind = ARGS_OPTION,
      .value_name = "USER",
@@ -127,9 +127,9 @@ static const struct args_option options[] = {
              "machine"},
     {.name = "join-again",
      .kind = ARGS_FLAG,
-     .help = "belong to the coordinator's cluster as it is now, although this node has workers of "
-             "another one or of a newer history: they are ended. Once, after a coordinator that "
-             "lost its store was begun anew"},
+     .help = "join the cluster even if this node has workers of another cluster or of a newer "
+             "history; those workers are ended. Use it once, after a coordinator that lost its "
+             "store was started with a new one"},
     {.name = "stop-workers",
      .kind = ARGS_FLAG,
      .help = "on SIGTERM end the workers too, on a second one at once; else they go on for the "

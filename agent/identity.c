@@ -23,8 +23,8 @@ static int take_key(const char *dir, const char *name, struct identity *ret, str
     int rc = tls_read_facts(ret->key, &facts, err);
     if (rc != 0)
         error_hint(err,
-                   "put it back from a backup; or remove it, and let an administrator or operator "
-                   "say `muster rekey %s`",
+                   "restore it from a backup; or remove it, and let an administrator or operator "
+                   "run `muster rekey %s`",
                    name);
     return rc;
 }
@@ -57,9 +57,8 @@ static int keep_pin(const char *path, const char *pin, struct error *err)
 static int no_pin(const char *token, struct error *err)
 {
     if (token[0]) {
-        error_set(
-            err, E_UNAUTHENTICATED,
-            "the token does not say which coordinator it is for: nothing stands behind a dot");
+        error_set(err, E_UNAUTHENTICATED,
+                  "the token does not name its coordinator: it has no dot with a key after it");
         error_hint(err, "take the whole token from the coordinator's DATA/agent.token");
     } else {
         error_set(err, E_UNAUTHENTICATED, "no token of role agent was given");

@@ -22,7 +22,7 @@ int membership_check(const struct agent_membership *member,
               member->cluster,
               same ? "the coordinator's store has an older history"
                    : "the coordinator is another cluster's");
-    error_hint(err, "bring the coordinator's store back; if this one is meant, start the agent "
+    error_hint(err, "restore the coordinator's store; or, to join this cluster, start the agent "
                     "once with --join-again");
     return E_FAILED_PRECONDITION;
 }

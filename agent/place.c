@@ -30,7 +30,7 @@ int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err)
             ret[at++] = lower;
     }
     ret[at] = '\0';
-    return at ? 0 : error_set(err, E_INVALID_ARGUMENT, "this host has no usable name: give --name");
+    return at ? 0 : error_set(err, E_INVALID_ARGUMENT, "this host has no usable name: use --name");
 }
 
 /* It may be in /tmp, where another user can create it first: it must be ours and not a link. */
@@ -95,7 +95,7 @@ int place_address(const char *coordinator_url, char *ret, size_t size, struct er
     for (const struct addrinfo *to = list; to && rc; to = to->ai_next)
         rc = route_to(to, ret, size);
     freeaddrinfo(list);
-    return rc ? error_set(err, rc, "no route to %s: give --address", host) : 0;
+    return rc ? error_set(err, rc, "no route to %s: use --address", host) : 0;
 }
 
 static const char *pair(struct arena *arena, const char *name, const char *value)

@@ -11,8 +11,9 @@ static int check_path(const struct starter *starter, const char *what, const cha
     error_field(err, "%s", what);
     error_hint(err, "use another folder; `muster agent --namespaces off` would show the machine's");
     return error_set(err, E_INVALID_ARGUMENT,
-                     "%s %s: a job has a %s of its own on this node, which is gone with it", what,
-                     path, hidden);
+                     "%s %s: each job has its own %s on this node, and this one was removed with "
+                     "its job",
+                     what, path, hidden);
 }
 
 static int check_paths(const struct starter *starter, const struct assignment *a, struct error *err)

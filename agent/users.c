@@ -306,8 +306,9 @@ static int refuse_root(struct error *err)
     error_set(err, E_INVALID_ARGUMENT,
               "workers would run as root: every job could take over this machine, and other "
               "tenants' jobs");
-    error_hint(err, "--worker-uids 1900000000-1900999999 gives each tenant a user of its own, "
-                    "--worker-users FILE names them; --allow-root-workers if only root submits");
+    error_hint(err, "--worker-uids 1900000000-1900999999 makes a user for each tenant, "
+                    "--worker-users FILE names the users; --allow-root-workers if only root "
+                    "submits");
     return E_INVALID_ARGUMENT;
 }
 
@@ -386,7 +387,7 @@ int users_find(struct users *users, const char *tenant, struct arena *arena,
     if (users->common)
         return 0;
     if (!tenant[0] || strchr(tenant, ' ') || strchr(tenant, '\n'))
-        return error_set(err, E_INVALID_ARGUMENT, "the job comes without a tenant");
+        return error_set(err, E_INVALID_ARGUMENT, "the job was sent without a tenant");
     const char *named = user_in_table(users, tenant);
     if (named)
         return find_named(named, tenant, arena, ret, err);

@@ -82,7 +82,7 @@ static const char *kind_text(const struct setting_row *row, char ret[SET_MAX])
     case SETTING_BOOL:
         return "`true`, `false`";
     case SETTING_DURATION:
-        return "time, as `30s`, `10m`";
+        return "time, for example `30s` or `10m`";
     case SETTING_INTERVAL:
         return "`N steps`, or a time";
     }

@@ -51,13 +51,13 @@ static const struct args_option options[] = {
      .kind = ARGS_OPTION,
      .value_name = "URL",
      .fallback = "tcp://127.0.0.1:7440",
-     .help = "where clients and agents connect; port 0 takes a free one and keeps it"},
+     .help = "address for clients and agents; port 0 is any free port, which is then kept"},
     {.name = "http",
      .kind = ARGS_OPTION,
      .value_name = "HOST:PORT",
      .fallback = "127.0.0.1:7480",
-     .help = "REST and the page, over TLS beyond loopback; port 0 takes a free one and keeps it; "
-             "'off' serves none"},
+     .help = "address of REST and the page, with TLS beyond loopback; port 0 is any free port, "
+             "which is then kept; 'off' = none"},
     {.name = "tls",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -65,8 +65,8 @@ static const struct args_option options[] = {
     {.name = "secrets-key",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "the keys that secrets of tenants are sealed with (DIR/secrets.key); made with the "
-             "first secret. MUSTER_SECRETS_KEY holds the keys themselves in place of a file"},
+     .help = "file with the keys that seal the tenants' secrets (DIR/secrets.key); made with the "
+             "first secret. MUSTER_SECRETS_KEY may have the keys instead of a file"},
     {.name = "http-host",
      .kind = ARGS_REPEATED,
      .value_name = "NAME",
@@ -96,13 +96,13 @@ static const struct args_option options[] = {
      .help = "begin with a backup (`muster backup`); the data directory must be empty"},
     {.name = "new",
      .kind = ARGS_FLAG,
-     .help = "begin an empty store although the folder had one (its tokens or store.mark are "
-             "there); agents whose workers run for the lost one wait for --join-again"},
+     .help = "start with an empty store although the folder had one (its tokens or store.mark are "
+             "there); agents with workers of the lost one wait for --join-again"},
     {.name = "audit-file",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "append each entry of the audit trail to it, a line of JSON; opened anew after it was "
-             "renamed"},
+     .help = "file to append each entry of the audit trail to, as a line of JSON; opened again "
+             "after it was renamed"},
     {.name = "audit-syslog",
      .kind = ARGS_FLAG,
      .help = "send each entry of the audit trail to syslog (authpriv)"},
@@ -135,8 +135,8 @@ static const struct args_command command = {
     .summary = "keep jobs, decide who runs where (one per cluster)",
     .description = "A first start on an empty folder makes an admin and an agent token in it "
                    "(admin.token, agent.token), and the cluster's keys (`muster tls`): RPC is "
-                   "always encrypted. Started again on the same folder it goes on "
-                   "exactly where it was; it may be killed at any moment.",
+                   "always encrypted. A coordinator that is started again on the same folder "
+                   "continues exactly where it was; it may be killed at any moment.",
     .options = options,
     .examples = examples,
 };

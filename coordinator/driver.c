@@ -255,7 +255,7 @@ static const struct cluster *cluster_of(void *self)
 static void refusal(const struct driver *driver, struct error *err)
 {
     error_set(err, driver->why_code, "the coordinator cannot store changes: %s", driver->why);
-    error_hint(err, "changes are taken again as soon as its data directory can be written");
+    error_hint(err, "changes are accepted again as soon as its data directory can be written");
 }
 
 static bool writable(void *self, struct error *err)

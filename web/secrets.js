@@ -10,7 +10,7 @@ import { maySetSecrets, who } from "./session.js";
 const SHOWN_MAX = 500;
 
 // Several lines, as keys have them; drawn as dots, and given to no spelling checker.
-const valueField = () => field("Value", h("textarea", { name: "value", class: "masked", rows: "3", required: true, autocomplete: "off", spellcheck: "false", autocapitalize: "off" }), "shown as dots, and never again; a last line end is left out");
+const valueField = () => field("Value", h("textarea", { name: "value", class: "masked", rows: "3", required: true, autocomplete: "off", spellcheck: "false", autocapitalize: "off" }), "shown as dots, and never again; a final newline is left out");
 
 // A form ends lines with CR LF, whatever was typed.
 const valueOf = (form) => form.value.replaceAll("\r\n", "\n").replace(/\n$/, "");

@@ -38,7 +38,7 @@ function newToken(tenants, refresh) {
       field("Role", choice("role", ["member", "viewer", "operator", "admin", "agent"], "member")),
       field("Tenant", choice("tenant", tenants.map((t) => t.name), "default"), "members and viewers only"),
       field("Expires after", input("expires", { placeholder: "30d", value: "90d" }), "empty is never"),
-      field("Uses", input("uses", { type: "number", min: "1", max: "1000000" }), "agents only: how many new nodes it lets in; empty is any number"),
+      field("Uses", input("uses", { type: "number", min: "1", max: "1000000" }), "agents only: how many new nodes may join with it; empty is any number"),
     ],
     act: async (form) => {
       const tenant = ["member", "viewer"].includes(form.role) ? form.tenant : "";

@@ -212,7 +212,7 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
         }
         if (variable_reserved(name)) {
             error_set(err, E_INVALID_ARGUMENT,
-                      "env of the job sets %s, which Muster gives each worker itself", name);
+                      "env of the job sets %s, which Muster itself sets for each worker", name);
             error_field(err, "spec.env.%s", name);
             error_hint(err, "remove %s from env", name);
             return E_INVALID_ARGUMENT;

@@ -46,7 +46,7 @@ void agent_hub_hello(struct agent_worker *worker, const struct agent_event *even
 {
     if (!worker->assignment) {
         agent_hub_refuse(event->request, E_UNAVAILABLE,
-                         "this agent has not heard from the coordinator yet", actions);
+                         "this agent has had no answer from the coordinator yet", actions);
         return;
     }
     if (!worker->memory.aware) {

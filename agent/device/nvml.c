@@ -81,7 +81,7 @@ int nvml_gpus(struct inventory_gpu *ret, int max, char why[NVML_WHY_BYTES])
     if (nvml_open(&nvml, why)) {
         int rc = nvml.init();
         if (rc)
-            (void)str_printf(why, NVML_WHY_BYTES, "nvmlInit_v2 says %d", rc);
+            (void)str_printf(why, NVML_WHY_BYTES, "nvmlInit_v2 returned %d", rc);
         else if (nvml.count(&count) == 0)
             for (unsigned int i = 0; i < count && filled < max; i++)
                 filled += read_gpu(&nvml, i, &ret[filled]);

@@ -191,7 +191,7 @@ int wire_assignment(const Muster__Assignment *message, const Muster__JobShared *
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for an assignment");
     int rc = wire_key(message->job, message->uid, &a->key, err);
     if (!rc && (!shared || !shared->spec))
-        rc = error_set(err, E_INVALID_ARGUMENT, "job %s comes without its spec", a->key.job);
+        rc = error_set(err, E_INVALID_ARGUMENT, "job %s was sent without its spec", a->key.job);
     if (!rc)
         rc = fill(a, message, shared, err);
     if (rc)

@@ -243,7 +243,7 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
     bool pinned = pin(launch->cores, &own);
     rc = proc_spawn(&how, ret, err);
     if (rc && launch->argv[0][0] != '/' && !launch->workdir[0])
-        (void)error_wrap(err, "the job says no workdir, and its program by a relative path");
+        (void)error_wrap(err, "the job has no workdir, and its program is a relative path");
     if (pinned)
         (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);

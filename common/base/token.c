@@ -73,7 +73,7 @@ int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct erro
         return error_set(err, E_UNAUTHENTICATED, "this is not a Muster token");
     if (pin && !is_pin(pin))
         return error_set(err, E_UNAUTHENTICATED,
-                         "the token is not complete: behind its dot stand %d characters",
+                         "the token is not complete: there are %d characters after its dot",
                          TOKEN_PIN_LENGTH);
     size_t length = strlen(plain);
     const char *role = plain + sizeof(prefix) - 1;

@@ -34,7 +34,7 @@ static int cannot(const char *url, struct error *err)
     if (errno == EADDRINUSE)
         return error_set(err, E_ALREADY_EXISTS, "cannot listen at %s: %s", url,
                          path && !is_socket(path) ? "there is something that is no socket"
-                                                  : "somebody listens there");
+                                                  : "another program listens there");
     return error_errno(err, errno, "cannot listen at %s", url);
 }
 

@@ -152,11 +152,13 @@ int net_reach_protocol(const char *url, int64_t wait_ms, struct error *err)
     bool other = got >= 0;
     if (got >= (ssize_t)strlen(http) && memcmp(answer, http, strlen(http)) == 0) {
         error_set(err, E_UNAVAILABLE, "%s speaks HTTP: it is no RPC address", url);
-        error_hint(err,
-                   "the address of --rpc is needed here, tcp://HOST:7440 unless said otherwise");
+        error_hint(err, "use the address of --rpc, which is tcp://HOST:7440 by default");
         return E_UNAVAILABLE;
     }
     if (other)
-        return error_set(err, E_UNAVAILABLE, "what listens at %s is no coordinator", url);
+        return error_set(err, E_UNAVAILABLE,
+                         "the program that listens at %s is not a "
+                         "coordinator",
+                         url);
     return 0;
 }

@@ -263,7 +263,10 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
         good = flush(d) && tls_dialer_send_queue(d);
     if (!good && d->state == GREETING) {
         struct error why = {0};
-        error_set(&why, E_UNAVAILABLE, "what answers at %s is no coordinator", d->url);
+        error_set(&why, E_UNAVAILABLE,
+                  "the program that answers at %s is not a "
+                  "coordinator",
+                  d->url);
         failed(d, &why);
     } else if (!good) {
         tls_dialer_lost(d);
@@ -467,8 +470,8 @@ int tls_dialer_problem(const struct tls_dialer *d, struct error *ret)
 {
     if (d->problem.code == 0 && (d->state == PROVING || d->state == GREETING))
         return error_set(ret, E_UNAVAILABLE,
-                         "%s takes connections but has not answered: it is busy or stopped, or no "
-                         "coordinator",
+                         "%s accepts connections but has not answered: it is busy or stopped, or "
+                         "is not a coordinator",
                          d->url);
     if (d->problem.code != 0)
         *ret = d->problem;

@@ -66,7 +66,7 @@ int paths_check_folder(const char *path, struct error *err)
                   "folder %s belongs to uid %u, who could exchange what is in it", path,
                   (unsigned)owner);
     else if (folder.st_mode & S_IWOTH)
-        error_set(err, E_FAILED_PRECONDITION, "everybody may write in folder %s", path);
+        error_set(err, E_FAILED_PRECONDITION, "any user may write in folder %s", path);
     else
         return 0;
     error_hint(err, "name one that is yours: keys and tokens are kept there");

@@ -29,7 +29,7 @@ enum {
     X(STEP_SESSION, "start a session")                                                             \
     X(STEP_USER, "change the user")                                                                \
     X(STEP_DIRECTORY, "enter the directory")                                                       \
-    X(STEP_PRIVILEGES, "give up privileges")                                                       \
+    X(STEP_PRIVILEGES, "drop privileges")                                                          \
     X(STEP_PARENT, "follow the parent")                                                            \
     X(STEP_PROGRAM, "find the program")                                                            \
     X(STEP_EXEC, "execute")

@@ -231,8 +231,8 @@ static int check_chain(const struct tls_session *s, gnutls_x509_crt_t *chain, un
     }
     error_set(err, E_UNAUTHENTICATED,
               "what answers there is not the coordinator that is known: its key is %s", pin);
-    error_hint(err, "if the coordinator was set up anew, take a new token from it; if not, "
-                    "something else listens at its address");
+    error_hint(err, "if the coordinator was set up again, use a new token of it; if not, another "
+                    "program listens at its address");
     return E_UNAUTHENTICATED;
 }
 

@@ -87,7 +87,7 @@ static int credentials_read(const char *path, struct credentials **ret, struct e
         rc = make_tickets(c);
     if (rc < 0) {
         credentials_release(c);
-        return error_set(err, E_DATA_LOSS, "%s holds no key with its certificate: %s", path,
+        return error_set(err, E_DATA_LOSS, "%s has no key with its certificate: %s", path,
                          gnutls_strerror(rc));
     }
     *ret = c;

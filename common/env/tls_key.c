@@ -105,7 +105,7 @@ int bundle_read(const char *path, struct bundle *ret, struct error *err)
         return refuse_long(path, err);
     if (rc < 0) {
         bundle_fini(&bundle);
-        return error_set(err, E_DATA_LOSS, "%s holds no key with its certificate: %s", path,
+        return error_set(err, E_DATA_LOSS, "%s has no key with its certificate: %s", path,
                          gnutls_strerror(rc));
     }
     *ret = bundle;

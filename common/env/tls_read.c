@@ -137,7 +137,7 @@ int tls_read_authorities(const char *path, struct buf *ret, struct error *err)
     if (code < 0)
         rc = tls_fail(err, code, path);
     else if (bundle.count < 2)
-        rc = error_set(err, E_NOT_FOUND, "%s holds no certificate of an authority", path);
+        rc = error_set(err, E_NOT_FOUND, "%s has no certificate of an authority", path);
     bundle_fini(&bundle);
     return rc;
 }

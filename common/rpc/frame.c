@@ -49,8 +49,10 @@ static int frame_open(const void *bytes, size_t size, size_t *ret_size, struct e
                          frame_magic[3]);
     uint32_t length = get_u32((const unsigned char *)bytes + 4);
     if (length != size - FRAME_HEADER_BYTES)
-        return error_set(err, E_INVALID_ARGUMENT, "the frame says %u bytes and has %zu", length,
-                         size - FRAME_HEADER_BYTES);
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "the frame's length is %u bytes, but it has "
+                         "%zu",
+                         length, size - FRAME_HEADER_BYTES);
     *ret_size = length;
     return 0;
 }

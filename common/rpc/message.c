@@ -38,7 +38,7 @@ static int check_text(const ProtobufCFieldDescriptor *field, const char *text, s
 {
     if (!text || utf8_valid(text, strlen(text)))
         return 0;
-    error_set(err, E_INVALID_ARGUMENT, "\"%s\" holds text that is not UTF-8", field->name);
+    error_set(err, E_INVALID_ARGUMENT, "\"%s\" has text that is not UTF-8", field->name);
     error_field(err, "%s", field->name);
     return E_INVALID_ARGUMENT;
 }

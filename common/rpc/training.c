@@ -83,7 +83,7 @@ static int refuse_use(const struct widen *w, const struct tree *node, enum setti
 {
     const char *name = setting_rows[setting].name;
     if (setting_rows[setting].use == SETTING_OF_CHECKPOINT) {
-        tree_fail(node, w->err, "%s stands in the job's own `checkpoint`", name);
+        tree_fail(node, w->err, "%s belongs in the job's own `checkpoint`", name);
         error_hint(w->err, "write it as checkpoint: {%s: ...}, beside training",
                    strchr(name, '.') + 1);
     } else {
@@ -126,7 +126,7 @@ static int take(const struct widen *w, const struct tree *node, enum setting set
     if (!map)
         return widen_no_memory(w);
     if (tree_get(map, key))
-        return tree_fail(node, w->err, "%s is said twice", name);
+        return tree_fail(node, w->err, "%s is set twice", name);
     return widen_put(w, map, key, tree_string(w->arena, text), node);
 }
 
@@ -228,7 +228,7 @@ static int add(struct list *list, const char *name, const char *value)
     for (int i = 0; i < list->count; i++) {
         if (strcmp(list->items[i].name, name) != 0)
             continue;
-        error_set(list->err, E_INVALID_ARGUMENT, "%s is said twice", name);
+        error_set(list->err, E_INVALID_ARGUMENT, "%s is set twice", name);
         error_field(list->err, "training.%s", name);
         return E_INVALID_ARGUMENT;
     }

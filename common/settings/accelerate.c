@@ -151,8 +151,8 @@ void accelerate_untold(const char *const given[SETTINGS_COUNT], char ret[ACCELER
     ret[0] = '\0';
     if (count > 0)
         (void)str_printf(ret, ACCELERATE_TEXT_MAX,
-                         "if this program uses HuggingFace Accelerate, it is not told of %s%s: "
-                         "Accelerate has no variable for it, so the program says it itself",
+                         "if this program uses HuggingFace Accelerate, it must set %s%s itself: "
+                         "Accelerate has no variable for it",
                          names, count > NAMED_MAX ? " and others" : "");
 }
 

@@ -463,7 +463,7 @@ static void refuse_path(struct http_request *request, const struct route_match *
     struct error err = {0};
     if (match->allow[0]) {
         error_set(&err, E_UNIMPLEMENTED, "%.16s is not offered on this path", http_method(request));
-        error_hint(&err, "it takes %s", match->allow);
+        error_hint(&err, "allowed: %s", match->allow);
         reply_error_as(request, 405, &err, (struct http_pair){"Allow", match->allow});
         return;
     }

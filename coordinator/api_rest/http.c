@@ -471,7 +471,7 @@ static int start(struct http *http, const struct http_options *options, struct e
     if (!http->daemon) {
         error_set(err, E_UNAVAILABLE, "cannot listen on %s://%s: %s", scheme, options->address,
                   errno ? strerror(errno) : "unknown reason");
-        error_hint(err, "is another program using that port? --http HOST:0 takes a free one");
+        error_hint(err, "is another program using that port? --http HOST:0 uses a free one");
         return E_UNAVAILABLE;
     }
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT);

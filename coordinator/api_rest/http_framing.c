@@ -70,9 +70,9 @@ const char *http_framing_fault(struct MHD_Connection *connection, const struct h
     if (!head.plain)
         return FAULT("the name of a header is no token");
     if (head.lengths > 1 || head.codings > 1 || (head.lengths && head.codings))
-        return FAULT("the length of the body is said twice");
+        return FAULT("the length of the body is given twice");
     if (head.codings && !head.chunked)
-        return FAULT("the only Transfer-Encoding taken is chunked");
+        return FAULT("the only Transfer-Encoding allowed is chunked");
     if (head.hosts > 1 || (head.hosts == 0 && strcmp(line->version, MHD_HTTP_VERSION_1_1) == 0))
         return FAULT("a request has one Host");
     return NULL;

@@ -26,7 +26,7 @@ static const struct {
     int status;
     const char *what, *headers;
 } failures[] = {
-    {400, "INVALID_ARGUMENT or OUT_OF_RANGE: the request says something that cannot be", ""},
+    {400, "INVALID_ARGUMENT or OUT_OF_RANGE: a value of the request is not possible", ""},
     {401, "UNAUTHENTICATED: no token, or none that is good",
      "\"WWW-Authenticate\":{\"schema\":{\"type\":\"string\"}}"},
     {403, "PERMISSION_DENIED: a token of this role may not", ""},
@@ -43,16 +43,17 @@ static const struct {
 };
 
 static const char header_parameters[] =
-    "\"IdempotencyKey\":{\"name\":\"Idempotency-Key\",\"in\":\"header\",\"description\":\"The same "
-    "key gives the same job, however often it is asked for\",\"schema\":{\"type\":\"string\","
-    "\"maxLength\":127}},"
-    "\"IfNoneMatch\":{\"name\":\"If-None-Match\",\"in\":\"header\",\"description\":\"The ETag of "
-    "an "
-    "answer before\",\"schema\":{\"type\":\"string\"}},"
-    "\"LastEventID\":{\"name\":\"Last-Event-ID\",\"in\":\"header\",\"description\":\"Of a stream: "
-    "go on behind the event of this id\",\"schema\":{\"type\":\"string\"}},"
-    "\"MusterRequest\":{\"name\":\"X-Muster-Request\",\"in\":\"header\",\"description\":\"1, "
-    "where a session says who asks\",\"schema\":{\"type\":\"string\"}}";
+    "\"IdempotencyKey\":{\"name\":\"Idempotency-Key\",\"in\":\"header\",\"description\":\"Requests "
+    "with the same key return the same "
+    "job\",\"schema\":{\"type\":\"string\",\"maxLength\":127}},\"IfNoneMatch\":{\"name\":\"If-None-"
+    "Match\",\"in\":\"header\",\"description\":\"The "
+    "ETag of an answer "
+    "before\",\"schema\":{\"type\":\"string\"}},\"LastEventID\":{\"name\":\"Last-Event-ID\",\"in\":"
+    "\"header\",\"description\":\"For "
+    "a stream: continue after the event with this "
+    "id\",\"schema\":{\"type\":\"string\"}},\"MusterRequest\":{\"name\":\"X-Muster-Request\","
+    "\"in\":\"header\",\"description\":\"1, "
+    "where a session identifies the caller\",\"schema\":{\"type\":\"string\"}}";
 
 static const char login_body[] =
     "\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{\"schema\":{\"type\":"
@@ -309,8 +310,8 @@ int openapi_render(const char *version, struct buf *out)
     (void)buf_str(out, "},\"components\":{\"securitySchemes\":{\"bearer\":{\"type\":\"http\","
                        "\"scheme\":\"bearer\"},\"session\":{\"type\":\"apiKey\",\"in\":\"cookie\","
                        "\"name\":\"muster_session\"},\"page\":{\"type\":\"apiKey\",\"in\":"
-                       "\"header\",\"name\":\"X-Muster-Session\",\"description\":\"the half of a "
-                       "session that the answer to the login tells\"}},\"parameters\":{");
+                       "\"header\",\"name\":\"X-Muster-Session\",\"description\":\"the "
+                       "half of a session that is in the answer to the login\"}},\"parameters\":{");
     (void)buf_str(out, header_parameters);
     (void)buf_str(out, "},\"responses\":{");
     failure_responses(out);

@@ -95,7 +95,7 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
         stats->open);
     one(out, "muster_metrics_memory_bytes", "gauge", "Series of metrics held in memory.",
         stats->metrics_memory_bytes);
-    head(out, "muster_limit", "gauge", "What callers may hold at the doors.");
+    head(out, "muster_limit", "gauge", "Limit of what callers may hold open.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         (void)buf_printf(out, "muster_limit{name=\"%s\"} %d\n", limit_name((enum limit)i),
                          limit_number((enum limit)i));
@@ -103,6 +103,6 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     for (int i = 0; i < LIMIT_COUNT; i++)
         (void)buf_printf(out, "muster_limit_refused_total{name=\"%s\"} %" PRIu64 "\n",
                          limit_name((enum limit)i), stats->refused[i]);
-    one(out, "muster_ready", "gauge", "1 while changes are taken.", ready);
+    one(out, "muster_ready", "gauge", "1 while changes are accepted.", ready);
     return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
 }

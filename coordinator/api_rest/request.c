@@ -206,7 +206,7 @@ static int call_message(const struct http_request *request, const struct route_m
     const struct http_pair *query = http_query(request, &count);
     for (int i = 0; rc == 0 && i < count; i++)
         if (route->secret && strcmp(query[i].key, route->secret) == 0)
-            rc = error_set(err, E_INVALID_ARGUMENT, "%s goes into the body, not into the address",
+            rc = error_set(err, E_INVALID_ARGUMENT, "%s belongs in the body, not in the address",
                            route->secret);
     for (int i = 0; rc == 0 && i < count; i++)
         rc = add_parameter(type, &query[i], arena, map, err);

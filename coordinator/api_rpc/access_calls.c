@@ -250,7 +250,9 @@ static int intake_tenant(struct service *service, const Muster__SetTenantRequest
     if (!known && !message->create)
         return access_no_tenant(service->access, message->name, err);
     if (message->weight > WEIGHT_MAX || (known && message->weight == 0))
-        return bad_field(err, "weight", "1 to 1000; a change says all figures anew");
+        return bad_field(err, "weight",
+                         "1 to 1000; a change has all figures, also those that "
+                         "stay");
     if (message->guaranteed_slots > TENANT_SLOTS_MAX || message->limit_slots > TENANT_SLOTS_MAX)
         return bad_field(err, "guaranteed_slots", "more than any cluster has");
     if (message->limit_slots && message->guaranteed_slots > message->limit_slots)

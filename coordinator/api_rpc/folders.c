@@ -70,7 +70,7 @@ int folders_allow_job(struct service *service, const struct store_tenant *tenant
         return 0;
     error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", placed ? path : dir, why);
     error_field(err, "checkpoint.dir");
-    error_hint(err, "choose a folder of this tenant's; `muster tenant show` tells its prefixes");
+    error_hint(err, "choose a folder of this tenant; `muster tenant show` lists its prefixes");
     return E_PERMISSION_DENIED;
 }
 

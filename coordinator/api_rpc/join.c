@@ -26,8 +26,9 @@ static int refuse_taken_key(const struct node *known, const struct node *facts, 
                          known->name);
     error_set(err, E_PERMISSION_DENIED, "`muster rekey %s` took the name from this key",
               known->name);
-    error_hint(err, "give this machine another --name; if it is meant after all, remove its "
-                    "node.pem and let an administrator or operator say rekey once more");
+    error_hint(err, "start this machine's agent with another --name; or, to use this machine "
+                    "again, remove its node.pem and let an administrator or operator run rekey "
+                    "once more");
     return E_PERMISSION_DENIED;
 }
 
@@ -35,8 +36,8 @@ static int refuse_other_key(const struct node *known, struct error *err)
 {
     error_set(err, E_PERMISSION_DENIED, "node '%s' is known by another key", known->name);
     error_hint(err,
-               "if its machine was set up anew, an administrator or operator says "
-               "`muster rekey %s`; else give this machine another --name",
+               "if its machine was set up again, an administrator or operator runs `muster rekey "
+               "%s`; else start this agent with another --name",
                known->name);
     return E_PERMISSION_DENIED;
 }

@@ -74,7 +74,7 @@ static int check_belongs(const struct service *service, const Muster__RegisterNo
                   service->cluster_id, (unsigned long long)service_newest_event(service));
     else
         return 0;
-    error_hint(err, "bring the coordinator's store back; if this one is meant, start the agent "
+    error_hint(err, "restore the coordinator's store; or, to join this cluster, start the agent "
                     "once with --join-again");
     return E_FAILED_PRECONDITION;
 }

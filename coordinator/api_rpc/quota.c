@@ -112,7 +112,7 @@ static int over(struct service *service, const struct store_tenant *tenant, enum
               tenant->name, quota_name(quota), (long long)used, (long long)limit,
               quota_about(quota), (long long)more);
     error_hint(err,
-               "wait until some have gone, or ask an administrator for more: muster tenant set "
+               "wait until some have ended, or ask an administrator for more: muster tenant set "
                "%.63s --quota %s=N",
                tenant->name, quota_name(quota));
     return E_RESOURCE_EXHAUSTED;
@@ -124,7 +124,7 @@ static int check_priority(const struct store_tenant *tenant, const struct spec *
     int64_t limit = quota_limit(&tenant->quotas, QUOTA_PRIORITY);
     if (spec->priority <= limit)
         return 0;
-    error_set(err, E_PERMISSION_DENIED, "priority %d: members of tenant %s may give at most %lld",
+    error_set(err, E_PERMISSION_DENIED, "priority %d: members of tenant %s may use at most %lld",
               spec->priority, tenant->name, (long long)limit);
     error_field(err, "priority");
     error_hint(err, "ask an administrator: muster tenant set %.63s --quota priority=%d",
@@ -137,10 +137,10 @@ static int check_cluster(const struct cluster *cluster, struct error *err)
     if (cluster_jobs_count(cluster) < CLUSTER_JOBS_MAX - CLUSTER_JOBS_RESERVED)
         return 0;
     error_set(err, E_RESOURCE_EXHAUSTED,
-              "the cluster holds %d jobs, and the last %d places are administrators'",
+              "the cluster has %d jobs, and the last %d places are administrators'",
               cluster_jobs_count(cluster), CLUSTER_JOBS_RESERVED);
     error_hint(err,
-               "ended jobs are forgotten as --keep-jobs says; those that wait can be cancelled");
+               "--keep-jobs limits the ended jobs that are kept; queued jobs can be cancelled");
     return E_RESOURCE_EXHAUSTED;
 }
 

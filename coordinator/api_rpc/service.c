@@ -505,7 +505,7 @@ static void end_reads(struct connection *connection)
 {
     struct error err;
     struct list left;
-    error_set(&err, E_CANCELLED, "its connection is gone");
+    error_set(&err, E_CANCELLED, "its connection is lost");
     list_init(&left);
     list_splice_back(&left, &connection->reads);
     while (!list_empty(&left)) {

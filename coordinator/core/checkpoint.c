@@ -33,8 +33,8 @@ static int refuse_overwriting(const struct job *job, bool own, struct error *err
         error_set(err, E_FAILED_PRECONDITION, "another job left checkpoints in %.300s",
                   job->spec->checkpoint_dir);
     error_field(err, "checkpoint.dir");
-    error_hint(err, "to go on from the newest: training: {resume_from: latest} or --resume-from "
-                    "latest; to begin anew choose another checkpoint.dir");
+    error_hint(err, "to continue from the newest: training: {resume_from: latest} or --resume-from "
+                    "latest; to start from the beginning choose another checkpoint.dir");
     return E_FAILED_PRECONDITION;
 }
 
@@ -68,9 +68,9 @@ static int check_fence(struct step *step, const struct job *job, struct error *e
                   group_rank_of(group, worker->uid) >= 0;
     if (trains)
         return 0;
-    error_set(err, E_ABORTED, "generation %llu is over: its checkpoint of step %llu is not taken",
+    error_set(err, E_ABORTED, "generation %llu is over: its checkpoint of step %llu is refused",
               (unsigned long long)checkpoint->generation, (unsigned long long)checkpoint->step);
-    error_hint(err, "join the present generation; training goes on from its state");
+    error_hint(err, "join the current generation; training continues from its state");
     return E_ABORTED;
 }
 

@@ -74,7 +74,7 @@ static int check_member(const struct cluster *cluster, const struct job *job,
 {
     const struct worker *worker = job_worker(job, group->members[rank]);
     if (!worker)
-        return BROKEN(err, "job %s generation %llu: rank %d is nobody", job->id,
+        return BROKEN(err, "job %s generation %llu: rank %d is no worker", job->id,
                       (unsigned long long)group->generation, rank);
     const struct node *node = cluster_node(cluster, worker->node);
     if (!node)
@@ -83,7 +83,7 @@ static int check_member(const struct cluster *cluster, const struct job *job,
                  job->state == JOB_PREEMPTING || job->state == JOB_RESTARTING;
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
-        return BROKEN(err, "job %s: rank %d is a member and told to stop", job->id, rank);
+        return BROKEN(err, "job %s: rank %d is a member and asked to stop", job->id, rank);
     bool finished = !is_living(worker) && worker->exit.code == 0 && worker->exit.signal == 0 &&
                     !worker->exit.lost;
     if (!left && !finished && node->state == NODE_LOST)
@@ -168,7 +168,7 @@ static int check_stray(const struct job *job, const struct worker *worker, struc
     }
     if (group_rank_of(&job->current, worker->uid) < 0 &&
         group_rank_of(&job->forming, worker->uid) < 0)
-        return BROKEN(err, "job %s: uid %llu lives, is no member and is not told to stop", job->id,
+        return BROKEN(err, "job %s: uid %llu lives, is no member and is not asked to stop", job->id,
                       (unsigned long long)worker->uid);
     return 0;
 }
@@ -215,7 +215,7 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
             return err->code;
     }
     if (job->stalled_wall_ms && job->state != JOB_RUNNING)
-        return BROKEN(err, "job %s is %s and said to stand still", job->id,
+        return BROKEN(err, "job %s is %s and reported as stalled", job->id,
                       job_state_name(job->state));
     int rc = check_state(job, living, err);
     return rc < 0 ? rc : check_ledger(job, err);

@@ -51,7 +51,8 @@ static bool believe_on(struct step *step, struct node *node)
         return false;
     char id[REASON_NAME_MAX];
     reason_set(&reason, REASON_STILL_TRAINS,
-               "silent for longer than its lease, but job %s with ranks there goes on: step %llu",
+               "silent for longer than its lease, but job %s with ranks there still trains: step "
+               "%llu",
                reason_name_job(job, job->id, id), (unsigned long long)job->step);
     reason_hint(&reason, "look at the agent and at the network between it and the coordinator");
     if (node->state == NODE_UNREACHABLE)

@@ -90,7 +90,9 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
         why = node->reason.text;
     reason_set(ret, REASON_ADMINISTRATOR, "emptied%s%.400s", *why ? ": " : "",
                *why ? why : " by an administrator: nothing runs there any more");
-    reason_hint(ret, "it may be serviced or switched off; `muster uncordon %s` gives it work again",
+    reason_hint(ret,
+                "it may be serviced or switched off; `muster uncordon %s` lets it have work "
+                "again",
                 node->name);
     return NODE_DRAINED;
 }
@@ -101,8 +103,8 @@ static void cordon_stuck(struct step *step, struct node *node)
     struct reason reason;
     reason_set(&reason, REASON_UNKILLABLE, "%s cannot be killed and keeps its slots%s",
                node->stuck_text, node->stuck > 1 ? "; there are more" : "");
-    reason_hint(&reason, "`cat /proc/PID/wchan` there tells what the kernel waits for; the node "
-                         "takes work again when it has ended");
+    reason_hint(&reason, "`cat /proc/PID/wchan` there shows what the kernel waits for; the node "
+                         "gets work again when the process has ended");
     node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
 }
 
@@ -112,8 +114,8 @@ static void cordon_faulty(struct step *step, struct node *node)
     struct reason reason;
     reason_set(&reason, REASON_NODE_FAULT, "cannot start workers: %s", node->fault_text);
     reason_hint(&reason,
-                "mend it there; work is tried again after a while, or at once after "
-                "`muster uncordon %s`",
+                "repair it there; the node gets work again after a while, or at once after `muster "
+                "uncordon %s`",
                 node->name);
     node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
 }
@@ -148,7 +150,7 @@ static void settle_state(struct step *step, struct node *node, const char *why)
         return;
     }
     if (node->foreign > 0) {
-        reason_set(&reason, REASON_CLEARING, "ends %d worker%s nobody wants there any more",
+        reason_set(&reason, REASON_CLEARING, "ends %d worker%s that should not run there any more",
                    node->foreign, node->foreign == 1 ? "" : "s");
         if (node->state == NODE_LOST || node->state == NODE_UNREACHABLE)
             node_set_state(step, node, NODE_JOINING, &reason);
@@ -178,7 +180,7 @@ static int check_facts(const struct node *facts, struct error *err)
     }
     if (facts->slots < 0 || facts->slots > NODE_SLOTS_MAX || facts->cpus_milli < 0 ||
         facts->memory_bytes < 0 || facts->incarnation == 0) {
-        error_set(err, E_INVALID_ARGUMENT, "node '%s' tells an impossible size", facts->name);
+        error_set(err, E_INVALID_ARGUMENT, "node '%s' reports an impossible size", facts->name);
         error_field(err, "slots");
         error_hint(err, "at most %d slots", NODE_SLOTS_MAX);
         return E_INVALID_ARGUMENT;
@@ -323,12 +325,12 @@ void node_gone(struct step *step)
         return;
     struct reason reason;
     reason_set(&reason, REASON_CONNECTION_LOST,
-               "its connection is gone; its workers are believed to go on until the lease ends");
+               "its connection is lost; its workers are assumed to run until the lease ends");
     node_set_state(step, node, NODE_UNREACHABLE, &reason);
     if (!node_peers_lost_it(node))
         return;
     reason_set(&reason, REASON_PEERS_SAW_IT_DIE,
-               "its connection is gone and its peers lost its ranks");
+               "its connection is lost and its peers lost its ranks");
     node_lose(step, node, &reason);
 }
 

@@ -129,7 +129,9 @@ static void grow(struct step *step, struct job *job, const struct newcomer *newc
         kept[rank] = (struct rank_request){.uid = job->current.members[rank], .rank = rank};
     formation.kept = kept;
     group_form(step, job, &formation);
-    reason_set(&reason, REASON_GROWING, "%d node%s can join; training goes on until they are ready",
+    reason_set(&reason, REASON_GROWING,
+               "%d node%s can join; training continues until they are "
+               "ready",
                nodes, nodes == 1 ? "" : "s");
     step_record(step, "growth", job, NULL, &reason);
     free(kept);
@@ -141,9 +143,9 @@ static bool master_has_port(struct step *step, const struct placement *placement
     const struct node *node = cluster_node(step->cluster, placement->nodes[0].name);
     if (node->port_first <= 0 || cluster_free_port(step->cluster, node))
         return true;
-    reason_set(ret, REASON_NO_PORTS, "all ports %d..%d of node %s are taken", node->port_first,
+    reason_set(ret, REASON_NO_PORTS, "all ports %d..%d of node %s are in use", node->port_first,
                node->port_last, node->name);
-    reason_hint(ret, "give its agent a wider range of ports");
+    reason_hint(ret, "start its agent with a wider range of ports");
     return false;
 }
 
@@ -171,7 +173,7 @@ static void say_what_for(struct step *step, struct job *job, const struct reason
     char to[REASON_NAME_MAX];
     if (job->preempted_by[0])
         (void)snprintf(
-            reason.text, sizeof(reason.text), "gave way to job %s; %.340s",
+            reason.text, sizeof(reason.text), "preempted by job %s; %.340s",
             reason_name_job(cluster_job(step->cluster, job->preempted_by), job->preempted_by, to),
             blocker->text);
     job_set_reason(step, job, &reason);

@@ -53,12 +53,12 @@ static void give_way(struct step *step, const struct concession *given)
     struct job *job = given->job;
     const struct job *to = given->to;
     char id[REASON_NAME_MAX], name[REASON_NAME_MAX];
-    reason_set(&reason, REASON_PREEMPTED, "gives way to job %s (%s), which %s",
+    reason_set(&reason, REASON_PREEMPTED, "preempted by job %s (%s), which %s",
                reason_name_job(to, to->id, id), reason_name_job(to, to->spec->name, name),
                given->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
     reason_hint(&reason, given->returns
-                             ? "it goes on from its last checkpoint at once, with fewer nodes"
-                             : "it goes on from its last checkpoint when there is room");
+                             ? "it continues from its last checkpoint at once, with fewer nodes"
+                             : "it continues from its last checkpoint when there is room");
     end_with_grace(step, job, to, &reason);
 }
 
@@ -66,7 +66,7 @@ void preempt_all(struct step *step)
 {
     struct reason reason;
     reason_set(&reason, REASON_HALTED, "the cluster is being stopped");
-    reason_hint(&reason, "it goes on from its last checkpoint when the cluster is up again");
+    reason_hint(&reason, "it continues from its last checkpoint when the cluster is up again");
     cluster_halt(step->cluster);
     for (struct job *job = cluster_first_begun_job(step->cluster); job;
          job = cluster_next_begun_job(step->cluster, job))

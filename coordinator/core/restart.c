@@ -74,9 +74,9 @@ static void hint(const struct job *job, const struct worker *worker, struct reas
     if (exit->oom)
         reason_hint(ret, "raise resources.memory or lower the batch size");
     else if (kind_of(exit) == REASON_REFUSED)
-        reason_hint(ret, "mend the setting or option that it names, and submit it again");
+        reason_hint(ret, "correct the setting or option that it names, and submit it again");
     else if (kind_of(exit) == REASON_START_FAILED && exit->code == EXIT_NOT_FOUND)
-        reason_hint(ret, "mend command, workdir or PATH: they must be there on every node");
+        reason_hint(ret, "correct command, workdir or PATH: they must be there on every node");
     else if (kind_of(exit) == REASON_START_FAILED && exit->code == EXIT_NOT_EXECUTABLE)
         reason_hint(ret, "the worker's user must be allowed to run it (chmod +x), on every node");
     else if (!exit->lost && !exit->unstarted)
@@ -164,7 +164,7 @@ static bool find_dead(struct step *step, const struct job *job, struct failure *
         reason_set(&ret->reason, REASON_MOVED, "moves off node %s, for which job %s waits",
                    drained->name, to);
     else if (given && strcmp(job->gives_to, job->id) != 0)
-        reason_set(&ret->reason, REASON_SHRUNK, "gives node %s back, for which job %s waits",
+        reason_set(&ret->reason, REASON_SHRUNK, "releases node %s, for which job %s waits",
                    drained->name, to);
     else if (given)
         reason_set(&ret->reason, REASON_SCALED, "it was scaled down: node %s is given back",

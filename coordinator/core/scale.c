@@ -85,7 +85,7 @@ static int check(struct step *step, const struct job *job, struct error *err)
         error_field(err, "nodes.max");
     } else if (is_fixed(job, min, max)) {
         error_set(err, E_FAILED_PRECONDITION, "job %s has a fixed size (elastic: off)", job->id);
-        error_hint(err, "submit it anew with elastic: restart, or in_place, to change its size");
+        error_hint(err, "submit it again with elastic: restart, or in_place, to change its size");
     }
     return err->code;
 }

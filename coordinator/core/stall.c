@@ -168,7 +168,7 @@ static bool find_late(const struct job *job, struct reason *ret)
                late->node, (unsigned long long)group->generation, asked, group->world);
     if (late->joined)
         reason_hint(ret,
-                    "it comes at its next step boundary; `muster logs %s --rank %d` shows "
+                    "it joins them at its next step boundary; `muster logs %s --rank %d` shows "
                     "where it is",
                     job->id, late->rank);
     else
@@ -210,7 +210,7 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
 void stall_of_all(const struct job *job, struct reason *ret)
 {
     reason_set(ret, REASON_STALLED,
-               "no step comes and no rank says that it waits; the last step is %" PRIu64
+               "no step completes and no rank reports that it waits; the last step is %" PRIu64
                ", steps took %.3g s",
                job->step, (double)job->ledger.typical_step_ms / 1000);
     reason_hint(ret, "`muster logs %s` has what its ranks wrote last", job->id);

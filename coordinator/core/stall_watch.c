@@ -47,7 +47,7 @@ void stall_end(struct step *step, struct job *job)
     int64_t still_ms = step->wall_ms - job->stalled_wall_ms;
     if (!job->stalled_wall_ms)
         return;
-    reason_set(&reason, REASON_STALL_OVER, "it stood still for %" PRId64 " s",
+    reason_set(&reason, REASON_STALL_OVER, "no step completed for %" PRId64 " s",
                still_ms > 0 ? still_ms / 1000 : 0);
     job->stalled_wall_ms = 0;
     job->went_on_at_ms = step->now_ms;

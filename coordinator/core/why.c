@@ -45,10 +45,11 @@ static bool explain_preemption(const struct cluster *cluster, const struct job *
                reason_name_job(to, job->preempted_by, id), to ? " (" : "",
                to ? reason_name_job(to, to->spec->name, name) : "", to ? ")" : "");
     if (from)
-        reason_hint(ret, "it goes on from its checkpoint of step %llu when there is room",
+        reason_hint(ret, "it continues from its checkpoint of step %llu when there is room",
                     (unsigned long long)from->step);
     else
-        reason_hint(ret, "it starts anew when there is room; checkpoint.dir lets it go on instead");
+        reason_hint(ret, "it starts from the beginning when there is room; with checkpoint.dir it "
+                         "would continue");
     return true;
 }
 
@@ -71,7 +72,7 @@ static bool explain_growth(const struct cluster *cluster, const struct job *job,
     } else if (left_ms > 0 && !resize_restarts(job)) {
         reason_set(ret, REASON_GROW_FAILED, "tries to grow again in %lld s: it failed %d times",
                    (long long)(left_ms + 999) / 1000, job->grow_failures);
-        reason_hint(ret, "`muster events %s` says what went wrong with the newcomers", job->id);
+        reason_hint(ret, "`muster events %s` shows why the new workers did not join", job->id);
     } else {
         return false;
     }

@@ -45,14 +45,14 @@ static void stop_reason(const struct step *step, const struct job *job, const st
                         struct reason *ret)
 {
     const struct node *node = cluster_node(step->cluster, worker->node);
-    const char *why = "the gang goes on without it";
+    const char *why = "the gang continues without it";
     if (job->state == JOB_PREEMPTING || job->state == JOB_STOPPING || job->state == JOB_RESTARTING)
         why = job->reason.text;
     else if (worker->leaving)
         why = "its node is given back";
     else if (node && node->want_drain)
         why = "its node is being emptied";
-    reason_set(ret, REASON_STOPPED, "rank %d was told to stop (%.300s): %s", worker->rank, why,
+    reason_set(ret, REASON_STOPPED, "rank %d was asked to stop (%.300s): %s", worker->rank, why,
                worker->exit.text);
 }
 
@@ -145,7 +145,7 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     if (report->exit)
         exit = *report->exit;
     else
-        (void)str_copy(exit.text, sizeof(exit.text), "ended, nobody knows how");
+        (void)str_copy(exit.text, sizeof(exit.text), "ended for an unknown reason");
     if (report->start_error && report->start_error[0]) {
         bool node_fault = exit.code == EXIT_NODE_FAULT;
         if (node_fault)
@@ -192,7 +192,7 @@ static void take_lost_ranks(struct step *step, struct job *job, const struct wor
             continue; /* silence since our own restart is no hint: it had no time to report */
         struct reason reason;
         reason_set(&reason, REASON_PEERS_SAW_IT_DIE,
-                   "its connection is gone and its peers lost its ranks");
+                   "its connection is lost and its peers lost its ranks");
         node_lose(step, node, &reason);
     }
 }

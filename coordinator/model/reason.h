@@ -9,7 +9,7 @@
     X(SUBMITTED, submitted, "just accepted")                                                       \
     X(NO_NODES, no_nodes, "no node is ready")                                                      \
     X(WAITING_FOR_SLOTS, waiting_for_slots, "others use what it needs")                            \
-    X(BEHIND, behind, "free resources are kept for a job before it")                               \
+    X(BEHIND, behind, "free resources are reserved for a job before it")                           \
     X(TENANT_LIMIT, tenant_limit, "its tenant uses as much as it may")                             \
     X(CONSTRAINT_UNMET, constraint_unmet, "no node carries the labels asked for")                  \
     X(TOPOLOGY_UNMET, topology_unmet, "too few nodes share the topology label's value")            \
@@ -20,24 +20,24 @@
     X(PLACED, placed, "its workers are being started")                                             \
     X(ALL_JOINED, all_joined, "every rank has joined")                                             \
     X(ALL_STARTED, all_started, "every process has started")                                       \
-    X(PREEMPTED, preempted, "gives its nodes to a job that goes first")                            \
-    X(SHRUNK, shrunk, "gives nodes back that others wait for")                                     \
+    X(PREEMPTED, preempted, "a job with precedence takes its nodes")                               \
+    X(SHRUNK, shrunk, "releases nodes that other jobs wait for")                                   \
     X(HALTED, halted, "the cluster is being stopped")                                              \
     X(MOVED, moved, "a part of it moves to another node to make room for a gang that waits")       \
     X(SPARE, spare, "a node is kept in case one is lost, or used because one was")                 \
-    X(SCALED, scaled, "somebody changed how many nodes it wants")                                  \
-    X(PRIORITY, priority, "others use what it needs and need not give way")                        \
+    X(SCALED, scaled, "its number of nodes was changed")                                           \
+    X(PRIORITY, priority, "others use what it needs and cannot be preempted")                      \
     X(QUOTA, quota, "others are guaranteed what it would borrow")                                  \
     X(FAIR_SHARE, fair_share, "its tenant has used more for its weight")                           \
-    X(NODE_HEALTH, node_health, "nodes it could use are not well")                                 \
+    X(NODE_HEALTH, node_health, "nodes it could use are not healthy")                              \
     X(TENANT_SET, tenant_set, "a tenant was changed")                                              \
     X(STILL_TRAINS, still_trains, "its agent is silent, its ranks train on")                       \
     X(GROWING, growing, "more nodes join it")                                                      \
-    X(GROW_FAILED, grow_failed, "newcomers did not join; it goes on without them")                 \
+    X(GROW_FAILED, grow_failed, "new workers did not join; it continues without them")             \
     X(WORKER_FAILED, worker_failed, "a worker ended with an error")                                \
-    X(STOPPED, stopped, "a worker ended because it was told to")                                   \
+    X(STOPPED, stopped, "a worker ended because it was asked to")                                  \
     X(REFUSED, refused, "its program refuses its settings; trying again cannot help")              \
-    X(WORKER_LOST, worker_lost, "a worker ended and nobody knows how")                             \
+    X(WORKER_LOST, worker_lost, "a worker ended for an unknown reason")                            \
     X(START_FAILED, start_failed, "a worker could not be started")                                 \
     X(OUT_OF_MEMORY, out_of_memory, "a worker was killed for memory")                              \
     X(NODE_LOST, node_lost, "a node was lost")                                                     \
@@ -45,24 +45,24 @@
     X(PEERS_LOST, peers_lost, "workers lost each other though none died")                          \
     X(JOIN_TIMEOUT, join_timeout, "ranks did not join in time, or had finished and never will")    \
     X(LATE, late, "most of its ranks wait for one to join")                                        \
-    X(STALLED, stalled, "no step comes: ranks wait for one that is late, or all stand still")      \
-    X(STALL_OVER, stall_over, "it stood still and does not any more")                              \
-    X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others stand still")               \
+    X(STALLED, stalled, "no step completes: ranks wait for one that is late, or all wait")         \
+    X(STALL_OVER, stall_over, "it completes steps again")                                          \
+    X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others do not")                    \
     X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \
     X(CRASH_LOOP, crash_loop, "the same failure again and again without a new step")               \
     X(MAX_RUNTIME, max_runtime, "ran longer than max_runtime")                                     \
-    X(CANCELLED, cancelled, "somebody cancelled it")                                               \
+    X(CANCELLED, cancelled, "it was cancelled")                                                    \
     X(SUCCEEDED, succeeded, "every rank finished")                                                 \
     X(STOP_OVERDUE, stop_overdue, "a worker does not end")                                         \
     X(REGISTERED, registered, "its agent registered")                                              \
-    X(CLEARING, clearing, "ends workers nobody wants there any more")                              \
+    X(CLEARING, clearing, "ends workers that should not run there any more")                       \
     X(UNKILLABLE, unkillable, "a process on it does not end by SIGKILL")                           \
     X(NODE_FAULT, node_fault, "it cannot start workers for a reason of its own")                   \
     X(REPORTED, reported, "its agent reports again")                                               \
-    X(CONNECTION_LOST, connection_lost, "its connection is gone")                                  \
+    X(CONNECTION_LOST, connection_lost, "its connection is lost")                                  \
     X(COORDINATOR_RESTARTED, coordinator_restarted, "the coordinator restarted")                   \
     X(LEASE_EXPIRED, lease_expired, "it was silent for longer than its lease")                     \
-    X(PEERS_SAW_IT_DIE, peers_saw_it_die, "its connection is gone and its peers lost its ranks")   \
+    X(PEERS_SAW_IT_DIE, peers_saw_it_die, "its connection is lost and its peers lost its ranks")   \
     X(ADMINISTRATOR, administrator, "an administrator set it")
 
 enum reason_kind {

@@ -332,7 +332,7 @@ static int check_variable(const struct spec_input *in, const struct pair *pair, 
         error_field(err, "%s", field);
         error_hint(err, strcmp(pair->key, "MUSTER_RESUME_FROM") == 0 ||
                                 strcmp(pair->key, "MUSTER_CHECKPOINT_DIR") == 0
-                            ? "say checkpoint.dir and training.resume_from instead"
+                            ? "set checkpoint.dir and training.resume_from instead"
                             : "leave it out");
         return E_INVALID_ARGUMENT;
     }
@@ -351,10 +351,10 @@ static int check_variable(const struct spec_input *in, const struct pair *pair, 
         return 0;
     const char *name = setting_rows[setting].name, *said = spec_training(in, name);
     if (said && strcmp(said, pair->value) != 0) {
-        error_set(err, E_INVALID_ARGUMENT, "%s is '%.80s', but training says %s: %.80s", pair->key,
+        error_set(err, E_INVALID_ARGUMENT, "%s is '%.80s', but training has %s: %.80s", pair->key,
                   pair->value, name, said);
         error_field(err, "%s", field);
-        error_hint(err, "say it once, under training");
+        error_hint(err, "set it once, under training");
         return E_INVALID_ARGUMENT;
     }
     return check_setting((enum setting)setting, pair->value, field, err);
@@ -397,11 +397,11 @@ static int check_named(const struct pair *pair, struct error *err)
         return rc < 0 ? rc : 0;
     }
     error_set(err, E_INVALID_ARGUMENT,
-              setting < 0 ? "no setting is called '%.80s'" : "%.80s is not said under training",
+              setting < 0 ? "no setting is called '%.80s'" : "%.80s may not be set under training",
               pair->key);
     error_field(err, "%s", field);
     if (setting >= 0)
-        error_hint(err, "a job says checkpoint.dir, every and keep under checkpoint");
+        error_hint(err, "a job sets checkpoint.dir, every and keep under checkpoint");
     else
         settings_meant(err, pair->key);
     return E_INVALID_ARGUMENT;
@@ -433,7 +433,7 @@ static int check_contradictions(const struct spec_input *in, struct error *err)
     err->code = E_INVALID_ARGUMENT;
     error_field(err, "training.%s", setting_rows[setting].name);
     error_hint(err, rc == E_UNIMPLEMENTED
-                        ? "leave it out; a program of another library that has it says so itself"
+                        ? "leave it out; a program of another library may set it itself"
                         : "every worker would end with this: change one of the two");
     return E_INVALID_ARGUMENT;
 }

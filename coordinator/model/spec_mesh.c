@@ -37,7 +37,8 @@ static int check_worlds(const struct spec_input *in, const struct spec *spec,
     }
     *err = first;
     error_field(err, "training.mesh");
-    error_hint(err, "workers_per_node x nodes must be what the mesh says, or leave its size out");
+    error_hint(err, "workers_per_node x nodes must equal the size of the mesh; or leave the size "
+                    "out");
     return E_INVALID_ARGUMENT;
 }
 
@@ -70,7 +71,8 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
                   "the mesh needs more than the %llu worker%s of nodes.max",
                   (unsigned long long)largest, largest == 1 ? "" : "s");
         error_field(err, "training.mesh");
-        error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it takes the rest");
+        error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it is then what "
+                        "remains");
         return E_INVALID_ARGUMENT;
     }
     const struct mesh_sizes sizes = {dp, replicate, shard};
@@ -120,6 +122,6 @@ int spec_check_fixed(const struct spec_input *in, struct spec *spec, struct erro
     error_set(err, E_INVALID_ARGUMENT, "elastic: off is a fixed size, and nodes is %d..%d",
               spec->nodes_min, spec->nodes_max);
     error_field(err, "elastic");
-    error_hint(err, "say one number of nodes, or elastic: restart");
+    error_hint(err, "set one number of nodes, or elastic: restart");
     return E_INVALID_ARGUMENT;
 }

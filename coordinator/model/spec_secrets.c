@@ -30,7 +30,9 @@ static int check_one(const struct spec_input *in, const struct pair *pair, struc
         return refuse(err, key, "letters, digits and '_', first no digit");
     }
     if (variable_reserved(key) || variable_setting(key) >= 0 || variable_unknown(key, ignored)) {
-        error_set(err, E_INVALID_ARGUMENT, "%.80s cannot be a secret: Muster gives it a meaning",
+        error_set(err, E_INVALID_ARGUMENT,
+                  "%.80s cannot be a secret: Muster sets this variable "
+                  "itself",
                   key);
         return refuse(err, key, "take a name that does not begin with MUSTER_");
     }
@@ -44,7 +46,7 @@ static int check_one(const struct spec_input *in, const struct pair *pair, struc
     for (int i = 0; i < in->env_count; i++)
         if (strcmp(in->env[i].key, key) == 0) {
             error_set(err, E_INVALID_ARGUMENT, "%.80s is in env and in secrets", key);
-            return refuse(err, key, "say it once, under secrets");
+            return refuse(err, key, "set it once, under secrets");
         }
     return 0;
 }

@@ -74,11 +74,9 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
         used = strlen(names);
     }
     reason_set(ret, REASON_PRIORITY,
-               "%d running job%s of its own or a higher priority need not "
-               "give way: %s%s",
-               count, count == 1 ? "" : "s", names,
-               count > BLOCKERS_NAMED_MAX ? " and others" : "");
-    reason_hint(ret, "a priority above theirs would make them give way");
+               "%d running job%s of its own or a higher priority cannot be preempted: %s%s", count,
+               count == 1 ? "" : "s", names, count > BLOCKERS_NAMED_MAX ? " and others" : "");
+    reason_hint(ret, "with a higher priority than theirs it could preempt them");
     return true;
 }
 

@@ -235,7 +235,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
     } else if (kind == REASON_NO_NODES && census->there > 0 && census->open == 0) {
         reason_set(ret, kind, "none of the %d node%s that fit%s is ready yet", census->there,
                    plural(census->there), census->there == 1 ? "s" : "");
-        reason_hint(ret, "`muster nodes` says what each waits for");
+        reason_hint(ret, "`muster nodes` shows what each waits for");
     } else if (kind == REASON_CONSTRAINT_UNMET && census->registered > 0 && census->matching == 0) {
         reason_set(ret, kind, "none of %d node%s carries %s: %s", census->registered,
                    plural(census->registered), census->unmet->key, census->unmet->value);

@@ -22,7 +22,7 @@ static int refused(const char *path, const char *data_dir, struct error *err)
             *c = 0;
     error_set(err, E_FAILED_PRECONDITION, "another coordinator (pid %s) uses %s",
               *pid ? pid : "unknown", data_dir);
-    error_hint(err, "stop it first, or give this one another --data");
+    error_hint(err, "stop it first, or start this one with another --data");
     return E_FAILED_PRECONDITION;
 }
 

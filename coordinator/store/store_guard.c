@@ -103,7 +103,7 @@ int store_mark_compare(const struct store_mark *mark, const struct store_mark *n
         error_set(err, E_FAILED_PRECONDITION,
                   "the store is of cluster %s, and this folder's was of cluster %s", now->cluster,
                   mark->cluster);
-        error_hint(err, "bring the folder's own muster.db back; if the other one is meant, give it "
+        error_hint(err, "restore the folder's own muster.db; or, to use the other one, move it to "
                         "a folder of its own");
         return E_FAILED_PRECONDITION;
     }
@@ -183,8 +183,8 @@ int store_guard_before(const char *data_dir, struct error *err)
     error_set(err, E_FAILED_PRECONDITION,
               "%s has the %s of a cluster but not its store, muster.db%s: it would begin empty",
               data_dir, found, newest);
-    error_hint(err, "mount or bring back what holds muster.db, or begin with a backup (--restore "
-                    "FILE); --new begins an empty cluster here");
+    error_hint(err, "mount or restore the folder of muster.db, or start from a backup (--restore "
+                    "FILE); --new starts an empty cluster here");
     return E_FAILED_PRECONDITION;
 }
 

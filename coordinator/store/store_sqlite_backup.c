@@ -278,8 +278,8 @@ int store_sqlite_begin_new(const char *data_dir, struct error *err)
     if (rc < 0)
         return rc;
     if (lstat(path, &st) == 0 && st.st_size > 0) {
-        rc = error_set(err, E_ALREADY_EXISTS, "%s exists: it is not begun anew", path);
-        error_hint(err, "leave --new out to go on with it, or give another --data");
+        rc = error_set(err, E_ALREADY_EXISTS, "%s exists: it is not replaced", path);
+        error_hint(err, "leave --new out to continue with it, or use another --data");
     } else {
         rc = store_mark_remove(data_dir, err);
     }

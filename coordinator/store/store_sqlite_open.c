@@ -104,7 +104,7 @@ int store_sqlite_check(sqlite3 *db, struct error *err)
     int version = 0;
     int rc = check_owner(db, &version, err);
     if (rc == 0 && version == 0)
-        rc = error_set(err, E_FAILED_PRECONDITION, "the file holds no coordinator's data");
+        rc = error_set(err, E_FAILED_PRECONDITION, "the file has no coordinator's data");
     return rc < 0 ? rc : check_integrity(db, err);
 }
 

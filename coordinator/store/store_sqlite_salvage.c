@@ -245,8 +245,7 @@ static int open_from(const char *path, sqlite3 **ret, struct error *err)
 static int refuse_nothing(const char *from, struct error *err)
 {
     error_set(err, E_DATA_LOSS,
-              "nothing of %s can be read: the pages that say where its tables lie are damaged",
-              from);
+              "nothing of %s can be read: the pages that locate its tables are damaged", from);
     error_hint(err, "begin with a backup: muster coordinator --data NEW --restore BACKUP");
     return E_DATA_LOSS;
 }

@@ -67,7 +67,7 @@ def test_c3_whoever_takes_the_port_gets_no_token_and_gives_no_orders(cluster, tm
         wait_for("the agent to come", 30, lambda: impostor.connections >= 3)
         said = cluster.muster("ps", timeout=30)
         assert said.returncode == 3, said
-        assert ("is no coordinator" if not tls else "not the coordinator that is known") in said.stderr, said.stderr
+        assert ("is not a coordinator" if not tls else "not the coordinator that is known") in said.stderr, said.stderr
     finally:
         impostor.close()
     assert not any(secret in impostor.seen for secret in secrets), impostor.seen[:200]

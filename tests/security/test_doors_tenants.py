@@ -141,8 +141,8 @@ def test_who_took_the_nodes_is_not_named(cluster, red):
     cluster.muster("tenant", "set", "red", "--quota", "ended_jobs=default", check=True)
     cluster.wait_nodes(1)
     told = json.dumps(rest(cluster, "blue", "GET", f"/v1/jobs/{mine}/events")[1])
-    assert "gives way to job (another tenant's)" in told and not re.search(rf"\b{theirs}\b|red-hidden", told), told
-    assert f"gives way to job {theirs} (red-hidden), which has a higher priority" in json.dumps(cluster.rest("GET", f"/v1/jobs/{mine}/events")[1])
+    assert "preempted by job (another tenant's)" in told and not re.search(rf"\b{theirs}\b|red-hidden", told), told
+    assert f"preempted by job {theirs} (red-hidden), which has a higher priority" in json.dumps(cluster.rest("GET", f"/v1/jobs/{mine}/events")[1])
 
 
 def test_an_answer_is_not_given_to_another_token(cluster, red):

@@ -26,8 +26,8 @@ def test_the_last_lines_of_a_failed_job_are_wherever_its_failure_is_told(cluster
 def test_a_program_that_is_not_there_is_not_tried_again(cluster, tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
-    for command, what, hint in ((["/no/such/program"], "/no/such/program", "mend command"), ([str(plain)], "ermission", "chmod"),
-                                (["/bin/sh", "-c", "no-such-program"], "code 127", "mend command")):
+    for command, what, hint in ((["/no/such/program"], "/no/such/program", "correct command"), ([str(plain)], "ermission", "chmod"),
+                                (["/bin/sh", "-c", "no-such-program"], "code 127", "correct command")):
         job = cluster.submit("--", *command)
         cluster.wait_state(job, "failed")
         shown = cluster.job(job)
@@ -75,7 +75,7 @@ def test_who_gave_way_says_so_while_it_waits(make_cluster):
     texts = [reason["text"] for reason in reasons_of(cluster, low)]
     assert len(set(texts)) == len(texts) and sum(texts[0] in line for line in rest if line[:6].strip().rstrip(".").isdigit()) == 1, told
     events = cluster.muster("events", low, check=True).stdout
-    assert "rank 0 was told to stop" in events and "worker_failed" not in events, events
+    assert "rank 0 was asked to stop" in events and "worker_failed" not in events, events
     wait_for("the other runs", 10, lambda: cluster.job(high)["state"] == "running")
 
 

@@ -125,7 +125,7 @@ def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
     finally:
         os.kill(pid, signal.SIGCONT)
     wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "h1 .state").text.endswith("running"))
-    assert "it stood still for" in text_of(browser, "it stood still for")
+    assert "no step completed for" in text_of(browser, "no step completed for")
     asked = "return Chart.getChart(document.querySelector('canvas')).marks"
     steps = "return Chart.getChart(document.querySelector('canvas')).data.datasets[0].data.at(-1).x"
     before = browser.execute_script(steps)

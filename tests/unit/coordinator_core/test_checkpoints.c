@@ -163,8 +163,8 @@ Test(checkpoints, what_an_ended_job_left_is_not_written_over)
 {
     struct story_spec spec = {.name = "x", .nodes_min = 1, .checkpoint_dir = "/shared/gpt"};
     static const char hint[] =
-        "to go on from the newest: training: {resume_from: latest} or --resume-from latest; to "
-        "begin anew choose another checkpoint.dir";
+        "to continue from the newest: training: {resume_from: latest} or --resume-from latest; to "
+        "start from the beginning choose another checkpoint.dir";
     story_node_up(&s, "a", 4);
     story_submit(&s, &spec);
     story_follow(&s);

@@ -321,9 +321,9 @@ Test(failures, an_error_that_trying_again_cannot_mend_ends_the_job_at_once)
     const struct {
         int code;
         const char *kind, *hint;
-    } all[] = {{EXIT_CONFIG, "refused", "mend the setting"},
-               {EXIT_USAGE_ERROR, "refused", "mend the setting"},
-               {EXIT_NOT_FOUND, "start_failed", "mend command"},
+    } all[] = {{EXIT_CONFIG, "refused", "correct the setting"},
+               {EXIT_USAGE_ERROR, "refused", "correct the setting"},
+               {EXIT_NOT_FOUND, "start_failed", "correct command"},
                {EXIT_NOT_EXECUTABLE, "start_failed", "chmod +x"}};
     story_two_nodes(&s);
     for (int i = 0; i < 4; i++) {

@@ -471,7 +471,7 @@ Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
     cr_expect_str_eq(low->preempted_by, "j2");
     cr_expect_gt(low->preempted_wall_ms, 0);
     submit("other", 1, 1, NULL); /* a pass that looks at it again */
-    cr_expect(strstr(story_text(&s, &low->reason), "gave way to job j2; "), "%s", low->reason.text);
+    cr_expect(strstr(story_text(&s, &low->reason), "preempted by job j2; "), "%s", low->reason.text);
     struct reason reasons[8];
     int count = core_why(s.cluster, low, reasons, 8);
     cr_assert_geq(count, 2);
@@ -481,7 +481,7 @@ Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
     cr_expect(strstr(reasons[count - 1].hint, "step 77"), "%s", reasons[count - 1].hint);
     cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped");
     const struct reason *stopped = &story_records(&s, "worker_exited")->newest.reason;
-    cr_expect(strstr(story_text(&s, stopped), "gives way to job j2"), "%s", stopped->text);
+    cr_expect(strstr(story_text(&s, stopped), "preempted by job j2"), "%s", stopped->text);
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
     cr_expect_eq(low->state, JOB_RUNNING);

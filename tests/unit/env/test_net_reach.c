@@ -129,6 +129,6 @@ Test(net_reach, another_protocol_is_told_from_ours)
     expect_said(net_reach_protocol(server.url, WAIT_MS, &err), &err, "speaks HTTP");
     server_stop(&server);
     server_start(&server, mail, strlen(mail));
-    expect_said(net_reach_protocol(server.url, WAIT_MS, &err), &err, "no coordinator");
+    expect_said(net_reach_protocol(server.url, WAIT_MS, &err), &err, "not a coordinator");
     server_stop(&server);
 }

@@ -323,10 +323,10 @@ Test(spec, refusals_name_file_line_path_and_the_nearest_name)
          "training.strategy", "");
     says("training: {fsdp: {prefetch: 9}}\n",
          "line 1, column 19: fsdp.prefetch: ", "training.fsdp.prefetch", "");
-    says("training: {checkpoint: {every: 10m}}\n", "checkpoint.every stands in the job's own",
+    says("training: {checkpoint: {every: 10m}}\n", "checkpoint.every belongs in the job's own",
          "training.checkpoint.every", "beside training");
     says("training: {bind_address: 10.0.0.1}\n", "each machine's own", "training.bind_address", "");
-    says("training: {seed: 1, settings: {seed: 2}}\n", "said twice", "training.settings.seed", "");
+    says("training: {seed: 1, settings: {seed: 2}}\n", "set twice", "training.settings.seed", "");
     says("training: [1]\n", "expected a map of settings, found a list", "training", "");
     says("training: {seed: [1]}\n", "expected one value, found a list", "training.seed", "");
     says("command: [a, [b]]\n", "expected text, found a list", "command[1]", "");
