@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #            dialect words per 1,000 words | sentences above SENTENCE_MAX words
 LIMITS = {
     "comments":  (3.0, 30),
-    "documents": (15.0, 20),
-    "help":      (14.0, 6),
+    "documents": (3.0, 16),
+    "help":      (1.0, 6),
 }
 SENTENCE_MAX = 30
 
