@@ -35,8 +35,8 @@ enum { MEMBERSHIP_SAVE_MS = 10000 };
 bool membership_believes(const struct agent_membership *member, uint64_t newest_event,
                          int64_t restored_wall_ms);
 
-/* E_FAILED_PRECONDITION if the answer is from another cluster or an older history. For nodes with
- * workers; a node without workers may join any cluster. */
+/* E_FAILED_PRECONDITION if the answer is from another cluster or an older history. Only for nodes
+ * with workers: a node without workers may join any cluster. */
 int membership_check(const struct agent_membership *member,
                      const Muster__RegisterNodeAnswer *answer, struct error *err);
 
@@ -44,7 +44,8 @@ int membership_check(const struct agent_membership *member,
 int membership_join(struct membership_watch *watch, const Muster__RegisterNodeAnswer *answer,
                     bool has_workers, int64_t now_ms, struct error *err);
 
-/* Handle the newest event of an answer. False: it is not from the known history. */
+/* Handle the newest event of an answer. False, and no change, if the node has workers and the
+ * answer is from an older history. */
 bool membership_hear(struct membership_watch *watch, uint64_t newest_event,
                      int64_t restored_wall_ms, bool has_workers, int64_t now_ms);
 

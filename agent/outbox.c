@@ -162,7 +162,8 @@ static void fill_logs(struct outbox *outbox, struct arena *arena, Muster__NodeRe
         size_t bytes = fill_one(outbox, w, left, arena, report);
         left = bytes < left ? left - bytes : 0;
     }
-    /* The last one is first next time, so that a worker with much output does not block the others.
+    /* The first one is the last next time, so that a worker with much output does not block the
+     * others.
      */
     if (outbox->workers && outbox->workers->link) {
         struct outbox_worker *first = outbox->workers, *last = first;

@@ -11,8 +11,8 @@
 /* Call it after loading jobs and tenants. An invalid sum counts as 0. */
 int forgotten_use_load(struct store *store, struct cluster *cluster, struct error *err);
 
-/* In the transaction that forgets these jobs: write the new sums. The cluster does not change until
- * the commit. */
+/* Write the new sums, in the transaction that forgets these jobs. The cluster stays as it is; the
+ * caller charges the tenants after the commit. */
 int forgotten_use_put(struct store *store, struct job *const *jobs, int count, int64_t wall_ms,
                       struct error *err);
 

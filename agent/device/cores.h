@@ -16,7 +16,8 @@ struct cores { /* zeroed: no worker is pinned */
 };
 
 /* `which` is "all", "off", or "2/4": the second of four equal parts, for agents that share a
- * machine. With fewer cores than parts the result is empty. E_INVALID_ARGUMENT. */
+ * machine. With fewer cores than parts the result is empty. E_INVALID_ARGUMENT for any other
+ * text. */
 int cores_read(const char *which, struct cores *ret, struct error *err);
 
 struct cores_request {

@@ -27,7 +27,7 @@ enum {
     OUTPUT_RECORD_MAX_BYTES = 3 * OUTPUT_LINE_MAX_BYTES + 128, /* U+FFFD has three bytes */
 };
 
-/* Space for four ends, so that it is seldom moved. */
+/* Space for four times the last output that is kept, so that its bytes are seldom moved. */
 enum { OUTPUT_LAST_BYTES = 4 * AGENT_LAST_OUTPUT_MAX_BYTES };
 
 enum output_stream { OUTPUT_STDOUT, OUTPUT_STDERR, OUTPUT_STREAMS };

@@ -16,7 +16,7 @@ struct tree_parse {
     struct tree *in; /* the list or map being filled; NULL at the top */
 };
 
-/* Checks size, UTF-8 and NUL characters. */
+/* Begin a parse, and check the input: size, UTF-8, NUL characters. Makes no node yet. */
 int tree_parse_init(struct tree_parse *parse, const struct tree_input *input, struct arena *arena,
                     struct error *err);
 

@@ -18,12 +18,13 @@ struct training_setting {
 };
 
 /* Convert `training` of a spec into the schema's form, in place. Keys of `checkpoint` that are
- * settings of libworker only (patience) are moved there. E_INVALID_ARGUMENT with line, path, and
- * the nearest name or the accepted values. */
+ * settings of libworker only (patience) are moved into `training`. E_INVALID_ARGUMENT with line,
+ * path, and the nearest name or the accepted values. */
 int training_widen(struct arena *arena, struct tree *spec, struct error *err);
 
-/* The settings that are present, fields first; in `arena`. NULL has none. A field of the schema
- * that is 0 or "" is absent. E_INVALID_ARGUMENT beyond TRAINING_SETTINGS_MAX or for a duplicate. */
+/* The settings that are present, fields first; in `arena`. The list of NULL is empty. A field of
+ * the schema that is 0 or "" is absent. E_INVALID_ARGUMENT beyond TRAINING_SETTINGS_MAX or for a
+ * duplicate. */
 int training_list(const Muster__Training *training, struct arena *arena,
                   struct training_setting **ret, int *ret_count, struct error *err);
 

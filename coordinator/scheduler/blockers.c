@@ -49,7 +49,7 @@ static int compare(const void *a, const void *b)
     return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
 }
 
-/* Running jobs on nodes that it could use, which need not give way. */
+/* Running jobs with the same or a higher priority: it cannot preempt them by priority. */
 static bool explain_holders(const struct pass *pass, const struct job *job, struct reason *ret)
 {
     const struct job *found[64];

@@ -28,7 +28,7 @@ int schedule_check(const struct wk_schedule_options *options, struct error *err)
 /* Set the position (0 at first, or from a checkpoint) and the optimizer's rate with it. */
 void scheduler_set_step(struct wk_scheduler *scheduler, int64_t step);
 
-/* Advance by one optimizer step. */
+/* Advance by one optimizer step, and set the optimizer's rate. */
 void scheduler_advance(struct wk_scheduler *scheduler);
 
 #endif

@@ -149,8 +149,9 @@ int strategy_squares(struct strategy *st, double *ret);
  * strategy_finite. */
 int strategy_clamp(struct strategy *st, float limit);
 
-/* One optimizer step of this rank's range with gradients times `scale`. On success the range
- * contains the step. Then send the others what they need of it, which is collective when sharded.
+/* strategy_update: one optimizer step of this rank's range, with gradients times `scale`.
+ * strategy_spread: send the others what they need of it; collective when sharded. If only
+ * strategy_spread fails, this rank's range is one step ahead of theirs.
  */
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
                     struct error *err);

@@ -75,7 +75,8 @@ bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *lo
 {
     if (ctx->error.code || ctx->ended)
         return false;
-    /* A window that waits for more data than there is ends with the loop. */
+    /* A window that waits for more data than there is never fills: the loop ends without its
+     * step. */
     if (loader && loader_at_end(loader))
         return false;
     if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))

@@ -10,7 +10,8 @@
 
 #include "common/base/error.h"
 
-/* Make `folder` and a new file in it, with the version record. WK_EIO and the like. */
+/* Make `folder` if it does not exist, and a new file in it with the version record. The caller
+ * closes the file. WK_EINVAL for a name that is too long, else the code of errno. */
 int events_open(const char *folder, FILE **ret, struct error *err);
 
 struct events_scalar {

@@ -7,7 +7,8 @@
  *
  * The position in the data is a global sample count. It is the same at any world size and is part
  * of checkpoints. Every sample is therefore dealt exactly once per epoch, however often the job is
- * resized or restarted.
+ * resized or restarted. The exception is drop_last, which leaves out the samples after the last
+ * full batch.
  *
  * Both objects belong to the caller. Free them after the context they were used in, the loader
  * first. One thread per loader; loaders may share a source. `ctx` receives the sentence of a

@@ -20,7 +20,7 @@ extern "C" {
     X(EUNAVAILABLE, 14, "the other side cannot be reached")                                        \
     X(EIO, 15, "data on disk or on the wire is damaged or cannot be moved")                        \
     X(EPEER, 32, "a peer of the communicator died or left")                                        \
-    X(EMISMATCH, 33, "ranks called different collectives")                                         \
+    X(EMISMATCH, 33, "ranks or files do not match: another collective, model or setting")          \
     X(EOVERFLOW, 34, "a value left the range of its type")                                         \
     X(ESTOPPED, 35, "the job was asked to stop")
 

@@ -61,10 +61,10 @@ struct wk_buffer {
 WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
                          struct wk_model **ret_model);
 
-/* Address of parameter `index` or of its gradient, valid until the next wk_next or wk_join. There a
- * gang of another size may cut the model again and move it, so ask in each pass.
- * wk_gather_parameters explains what is readable when. NULL before wk_prepare, out of range and for
- * NULL, so an object that could not be made needs no check. */
+/* Address of parameter `index` or of its gradient, for the passes of one step: valid until wk_step,
+ * wk_gather_parameters, wk_next or wk_join. A gang of another size may cut the model again and move
+ * it, so ask in each pass. wk_gather_parameters explains what is readable when. NULL before
+ * wk_prepare, out of range and for NULL, so an object that could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 

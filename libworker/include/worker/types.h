@@ -45,8 +45,9 @@ struct wk_batch {
     int64_t length;
     int64_t position;       /* global sample number of the global batch's first sample */
     int64_t global_samples; /* of all ranks together */
-    /* Divisor of the summed loss; 0 = samples * length. A loader sets it to the tokens of the
-     * global batch, or with accumulate_by_tokens to the mean over the batches of its step. */
+    /* Divisor of the summed loss; 0 = the number of targets that are not WK_IGNORED (worker/nn.h).
+     * A loader sets it to the tokens of the global batch, or with accumulate_by_tokens to the mean
+     * over the batches of its step. */
     double denominator;
 };
 

@@ -242,15 +242,15 @@ template <typename... Objects> inline int wk_prepare_all(wk_context *ctx, const 
  *   other. A stop or a new generation ends the evaluation on all ranks before the same batch.
  * - With several training loaders, the first one asked begins the step and the others take part.
  *   The loop must ask them in the same order in every step.
- * - In a broken generation all loaders except the first return an empty batch, so that the step
- *   begins again where it did.
+ * - In a broken generation the batches of all loaders except the first have no effect, so that the
+ *   step begins again where it did.
  */
 WK_API bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch);
 
-/* Halve the loader's batch until every rank's memory holds its share. All ranks call it between
- * steps, usually after wk_prepare. *ret_batch (may be NULL) is the resulting global batch.
- * WK_ENOMEM (the context's error) if one sample per rank is too much, WK_ESTATE inside a step. In a
- * broken generation nothing happens.
+/* Halve the loader's batch until every rank's memory is enough for its share. All ranks call it
+ * between steps, usually after wk_prepare. `search` is NULL for models of ours. *ret_batch (may be
+ * NULL) is the resulting global batch. WK_ENOMEM (the context's error) if one sample per rank is
+ * too much, WK_ESTATE inside a step. In a broken generation nothing happens.
  *
  * Details
  * - For our models a try allocates and touches the memory of a whole training pass at the model's
@@ -320,8 +320,8 @@ WK_API int wk_step(struct wk_optimizer *optimizer);
 
 /* True if the last wk_step of this optimizer updated the parameters: false inside an accumulation
  * window and after a step that fp16 skipped. Use it for work once per step (logging, evaluating).
- * The answer is the same on all ranks. In a step that begins again after a loss, an update made
- * before the loss counts. */
+ * The answer is the same on all ranks. In a step that begins again because a rank was lost, an
+ * update made before that counts. */
 WK_API bool wk_step_taken(const struct wk_optimizer *optimizer);
 
 /* With mixed_precision fp16: whether the last wk_step at a window's end skipped its update, the
