@@ -11,8 +11,7 @@ static int check_path(const struct starter *starter, const char *what, const cha
     error_field(err, "%s", what);
     error_hint(err, "use another folder; `muster agent --namespaces off` would show the machine's");
     return error_set(err, E_INVALID_ARGUMENT,
-                     "%s %s: each job has its own %s on this node, and this one was removed with "
-                     "its job",
+                     "%s %s: each job has its own %s on this node, which is removed with the job",
                      what, path, hidden);
 }
 

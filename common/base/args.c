@@ -174,7 +174,7 @@ static int read_long(struct parser *parser, const char *word)
     if (!row || args_is_positional(row))
         return unknown_option(parser, word);
     if (row->kind == ARGS_FLAG)
-        return equals ? usage_error(parser, "--%.100s has no value", row->name)
+        return equals ? usage_error(parser, "--%.100s does not accept a value", row->name)
                       : add_value(parser, row, text);
     int rc = 0;
     if (equals)

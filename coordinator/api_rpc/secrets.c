@@ -121,8 +121,8 @@ static int put(struct secrets *secrets, const struct store_secret *facts, uint8_
         if (!secret || strmap_set(&secrets->all, key, secret, NULL) < 0) {
             free(secret);
             free(sealed);
-            return full ? error_set(err, E_RESOURCE_EXHAUSTED, "the cluster has at most %d secrets",
-                                    STORE_SECRETS_MAX)
+            return full ? error_set(err, E_RESOURCE_EXHAUSTED,
+                                    "the cluster can have at most %d secrets", STORE_SECRETS_MAX)
                         : out_of_memory(err);
         }
     }

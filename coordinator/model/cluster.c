@@ -310,7 +310,7 @@ struct rng *cluster_rng(struct cluster *cluster)
 int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err)
 {
     if (strmap_count(&cluster->nodes) >= CLUSTER_NODES_MAX)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster has at most %d nodes",
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d nodes",
                          CLUSTER_NODES_MAX);
     if (cluster_node(cluster, node->name))
         return error_set(err, E_ALREADY_EXISTS, "node '%s' exists", node->name);
@@ -358,13 +358,13 @@ static void follow_begun(struct cluster *cluster, struct job *job)
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
 {
     if (cluster->jobs.count >= CLUSTER_JOBS_MAX)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster has at most %d jobs",
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d jobs",
                          CLUSTER_JOBS_MAX);
     if (cluster_job(cluster, job->id) || map_find(&cluster->jobs, job->sequence))
         return error_set(err, E_ALREADY_EXISTS, "job '%s' exists", job->id);
     if (!cluster_tenant(cluster, job->spec->tenant) &&
         strmap_count(&cluster->tenants) >= TENANTS_MAX)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster has at most %d tenants",
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d tenants",
                          TENANTS_MAX);
     insist(index_job(cluster, job) == 0);
     folder_add(cluster, job);

@@ -80,7 +80,7 @@ int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, stru
         (facts->limit_slots && facts->limit_slots < facts->guaranteed_slots))
         return refuse("limit_slots", "0 for none, else at least what is guaranteed", err);
     if (!cluster_tenant(cluster, facts->name) && strmap_count(&cluster->tenants) >= TENANTS_MAX)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster has at most %d tenants",
+        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d tenants",
                          TENANTS_MAX);
     struct tenant *tenant = tenant_add(cluster, facts->name);
     tenant->weight = facts->weight;

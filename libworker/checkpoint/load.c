@@ -135,7 +135,7 @@ static int read_part(struct load *load, const struct manifest_tensor *tensor, in
     int64_t skip = (part->start - run_start(tensor, index)) * element;
     size_t bytes = (size_t)(part->count * element);
     if (!entry || entry->dtype != tensor->dtype || (uint64_t)skip + bytes > entry->bytes)
-        return error_set(err, WK_EIO, "%s does not hold what the manifest says",
+        return error_set(err, WK_EIO, "%s does not match the manifest",
                          load->manifest.files[part->file].name);
     int64_t from = part->start > wanted->first ? part->start : wanted->first;
     int64_t end = wanted->first + wanted->count, to = part->start + part->count;
@@ -193,7 +193,7 @@ static int load_tensors(struct load *load, const struct checkpoint_tensor *tenso
                         struct error *err)
 {
     if (load->manifest.n_tensors != n_tensors)
-        return error_set(err, WK_EMISMATCH, "it holds %d tensors, this training has %d",
+        return error_set(err, WK_EMISMATCH, "it has %d tensors, this training has %d",
                          load->manifest.n_tensors, n_tensors);
     for (int i = 0; i < n_tensors; i++) {
         const struct manifest_tensor *found = match(&load->manifest, &tensors[i], err);

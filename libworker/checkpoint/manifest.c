@@ -201,7 +201,7 @@ static int read_parts(const struct tree *list, struct manifest *manifest,
         at += part->count;
     }
     if (at != total)
-        return error_set(err, WK_EIO, "its parts hold %lld of %lld elements", (long long)at,
+        return error_set(err, WK_EIO, "its parts have %lld of %lld elements", (long long)at,
                          (long long)total);
     return 0;
 }

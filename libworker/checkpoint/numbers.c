@@ -79,7 +79,7 @@ static int read_list(const struct tree *root, const char *name, int64_t *ret, in
     *ret_count = 0;
     tree_each(node, list) {
         if (tree_read_i64(node, &ret[*ret_count], err) || ret[*ret_count] < 0)
-            return error_set(err, WK_EIO, "\"%s\" holds something else than counts", name);
+            return error_set(err, WK_EIO, "\"%s\" has entries that are not counts", name);
         ++*ret_count;
     }
     return 0;
@@ -119,7 +119,7 @@ static int read_units(const struct tree *root, struct train_numbers *numbers, st
         rc = rc ? rc : read_count(node, "done", &unit->done, err);
         rc = rc ? rc : read_count(node, "taken", &unit->taken, err);
         if (!rc && unit->taken > unit->done)
-            rc = error_set(err, WK_EIO, "a unit has taken more windows than are done");
+            rc = error_set(err, WK_EIO, "a unit has more windows taken than done");
     }
     return rc;
 }

@@ -229,7 +229,7 @@ static int await_note(struct draft *draft, int rank, struct note *ret, struct er
         if (what->cancelled && what->cancelled(what->cancelled_arg))
             return error_set(err, WK_EABORT, "given up: the generation it is of is over");
         if (waited_us >= (int64_t)CHECKPOINT_SHARD_WAIT_MS * 1000)
-            return error_set(err, WK_ETIMEOUT, "the shard of rank %d did not come", rank);
+            return error_set(err, WK_ETIMEOUT, "the shard of rank %d did not arrive", rank);
         (void)usleep(SHARD_POLL_US);
     }
 }

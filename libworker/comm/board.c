@@ -12,7 +12,8 @@ enum {
     NAP_US = 100,
 };
 
-_Static_assert(sizeof(struct header) == sizeof(uint64_t[POST_HEAD_WORDS]), "a post holds a header");
+_Static_assert(sizeof(struct header) == sizeof(uint64_t[POST_HEAD_WORDS]), "a post has room for a "
+                                                                           "header");
 _Static_assert(sizeof(struct located) <= POST_TAIL_BYTES, "places fit the first line of a post");
 
 bool board_prepare(void)

@@ -151,7 +151,7 @@ int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_tabl
                          options->master_addr, options->master_port);
     return error_set(
         err, WK_ETIMEOUT, "%s:%d: %s in %d ms%s%s", options->master_addr, options->master_port,
-        findings.ours ? "rank 0 answered, but not every rank came" : "rank 0 did not answer",
+        findings.ours ? "rank 0 answered, but not every rank connected" : "rank 0 did not answer",
         options->timeout_ms, findings.ours ? "" : findings.strangers,
         findings.ours ? "" : findings.others);
 }

@@ -35,8 +35,8 @@ void bootstrap_rival_dial(struct bootstrap_rivals *rivals,
 int bootstrap_refuse_rival(const struct comm_bootstrap_options *options, struct error *err)
 {
     return error_set(err, WK_EINVAL,
-                     "two trainings of %d ranks wait at %s with MASTER_PORT %d, and nothing tells "
-                     "their ranks apart: give each training a MASTER_PORT of its own",
+                     "two trainings of %d ranks wait at %s with MASTER_PORT %d, and nothing "
+                     "distinguishes their ranks: set another MASTER_PORT for each training",
                      options->world, options->master_addr, options->master_port);
 }
 

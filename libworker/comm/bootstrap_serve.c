@@ -152,8 +152,8 @@ static int find_double(struct office *office, bool *ret_waiting, struct error *e
             *ret_waiting = true;
         else
             return error_set(err, WK_EINVAL,
-                             "two processes came to %s:%d as rank %d: give each process a RANK, "
-                             "and each training a MASTER_PORT, of its own",
+                             "two processes connected to %s:%d as rank %d: set another RANK for "
+                             "each process, and another MASTER_PORT for each training",
                              options->master_addr, options->master_port, caller->entry.rank);
     }
     return 0;
@@ -181,9 +181,9 @@ static int refuse_late(const struct office *office, const char *names, struct er
     const struct comm_bootstrap_options *options = office->options;
     char elsewhere[96] = "";
     if (office->port != options->master_port)
-        snprintf(elsewhere, sizeof(elsewhere), ", which is taken: rank 0 listened on port %d",
+        snprintf(elsewhere, sizeof(elsewhere), ", which is in use: rank 0 listened on port %d",
                  office->port);
-    return error_set(err, WK_ETIMEOUT, "rank %s did not come to %s:%d in %d ms%s%s", names,
+    return error_set(err, WK_ETIMEOUT, "rank %s did not connect to %s:%d in %d ms%s%s", names,
                      options->master_addr, options->master_port, options->timeout_ms, elsewhere,
                      office->starved ? ENDPOINT_STARVED : "");
 }
@@ -291,7 +291,7 @@ static void remark_taken(const struct office *office, const struct error *why)
     const struct comm_bootstrap_options *options = office->options;
     char text[512];
     snprintf(text, sizeof(text),
-             "MASTER_PORT %d is taken (%.300s): rank 0 listens on port %d, where the others look "
+             "MASTER_PORT %d is in use (%.300s): rank 0 listens on port %d, which the others try "
              "too",
              options->master_port, why->text, office->port);
     if (options->remark && !options->port_is_shared)

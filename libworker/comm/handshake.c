@@ -4,7 +4,7 @@
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "messages are sent as they lie in memory");
+               "messages are sent as they are in memory");
 
 #define HANDSHAKE_MAGIC UINT32_C(0x68736b77)
 

@@ -263,7 +263,7 @@ int meeting_settle(struct meeting *meeting, struct error *err)
     if (rc == WK_EIO)
         return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting", p - 1);
     if (rc == WK_ETIMEOUT)
-        return error_set(err, rc, "rank %d did not connect to everybody in %d ms", p - 1,
+        return error_set(err, rc, "rank %d did not connect to all ranks in %d ms", p - 1,
                          meeting->options->connect_timeout_ms);
     return rc;
 }

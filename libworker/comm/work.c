@@ -73,7 +73,7 @@ int comm_missing(void)
 {
     struct error err = {0};
     (void)error_set(&err, WK_EINVAL,
-                    "NULL instead of a communicator: wk_communicator gives none while a "
+                    "NULL instead of a communicator: wk_communicator returns NULL while a "
                     "generation is broken, up to the next wk_next");
     return error_keep(&err);
 }

@@ -145,7 +145,7 @@ static int read_launcher(const struct environment *environment, const struct lau
         rc = read_number(environment, world ? world : launcher->world, PLACE_WORLD_MAX,
                          &place->world, err);
     if (!rc && place->rank >= place->world)
-        rc = error_set(err, WK_EINVAL, "%s is %d, but %s says there are %d", launcher->rank,
+        rc = error_set(err, WK_EINVAL, "%s is %d, but by %s there are %d", launcher->rank,
                        place->rank, world ? world : launcher->world, place->world);
     if (!rc)
         rc = read_local(environment, launcher, place, err);
@@ -153,10 +153,10 @@ static int read_launcher(const struct environment *environment, const struct lau
         rc = read_master(environment, place, err);
     read_run(environment, place);
     if (!rc && place->world > 1 && !*place->master_addr)
-        rc =
-            error_set(err, WK_EINVAL,
-                      "MASTER_ADDR is not set: give all ranks the address of rank 0's machine "
-                      "(127.0.0.1 where there is one machine), as with mpirun -x MASTER_ADDR=ADDR");
+        rc = error_set(err, WK_EINVAL,
+                       "MASTER_ADDR is not set: set it for all ranks to the address of rank 0's "
+                       "machine (127.0.0.1 where there is one machine), as with mpirun -x "
+                       "MASTER_ADDR=ADDR");
     if (rc)
         error_wrap(err, "started by %s", launcher->name);
     return rc;
@@ -170,8 +170,8 @@ static int check_alone(const struct environment *environment, struct error *err)
     if (!text || parse_i64(text, 0, INT64_MAX, &world, NULL) || world < 2)
         return 0;
     return error_set(err, WK_EINVAL,
-                     "WORLD_SIZE is %s but RANK is not set: give each process its rank, 0 to %lld, "
-                     "or unset WORLD_SIZE to train alone",
+                     "WORLD_SIZE is %s but RANK is not set: set it for each process, 0 to %lld, or "
+                     "unset WORLD_SIZE to train alone",
                      text, (long long)world - 1);
 }
 

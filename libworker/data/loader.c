@@ -30,7 +30,9 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
         return rc;
     int64_t samples = (options->source->count - 1) / options->length;
     if (samples < 1)
-        return error_set(err, WK_EINVAL, "%lld tokens hold no sample of %lld and its successor",
+        return error_set(err, WK_EINVAL,
+                         "%lld tokens are too few for a sample of %lld and its "
+                         "successor",
                          (long long)options->source->count, (long long)options->length);
     if (options->drop_last && samples < options->batch)
         return error_set(err, WK_EINVAL, "%lld samples fill no batch of %lld", (long long)samples,

@@ -43,7 +43,7 @@ static int with_header(struct wk_source *source, struct error *err)
     source->tokens = bytes + LLMC_HEADER_BYTES;
     size_t held = (source->map_bytes - LLMC_HEADER_BYTES) / (size_t)source->width;
     if ((uint64_t)source->count > held)
-        return error_set(err, WK_EINVAL, "its header promises %lld tokens, it holds %zu",
+        return error_set(err, WK_EINVAL, "its header has %lld tokens, the file has %zu",
                          (long long)source->count, held);
     return 0;
 }

@@ -90,8 +90,8 @@ static int check(const struct wk_model *model, const struct wk_generate_options 
         return error_set(err, WK_EINVAL, "wk_generate was given no options");
     if (count < 0 || options->prompt_length < 0 || !(options->temperature >= 0))
         return error_set(err, WK_EINVAL,
-                         "wk_generate of %lld tokens behind %lld at a temperature of %g: none is "
-                         "below 0",
+                         "wk_generate of %lld tokens after %lld at a temperature of %g: none may "
+                         "be below 0",
                          (long long)count, (long long)options->prompt_length, options->temperature);
     if (options->prompt_length > 0 && !options->prompt)
         return error_set(err, WK_EINVAL, "wk_generate was given no prompt of %lld tokens",

@@ -132,7 +132,7 @@ int wk_model_init(struct wk_model *model, uint64_t seed)
     if (!model)
         return refuse_null("wk_model_init");
     if (model->ear.hear)
-        return refuse(model, WK_ESTATE, "wk_model_init after wk_prepare: it comes before");
+        return refuse(model, WK_ESTATE, "wk_model_init after wk_prepare: call it before");
     model_seed(model, seed);
     return 0;
 }

@@ -100,7 +100,7 @@ static int check_new(const struct wk_optimizer *o, const char *call, struct erro
         return error_set(err, WK_EINVAL, "%s of NULL instead of an optimizer%s%s", call,
                          *why ? ": " : "", why);
     if (o->segments)
-        return error_set(err, WK_ESTATE, "%s after wk_prepare: it comes before", call);
+        return error_set(err, WK_ESTATE, "%s after wk_prepare: call it before", call);
     return 0;
 }
 

@@ -159,7 +159,7 @@ int schedule_check(const struct wk_schedule_options *o, struct error *err)
         int64_t before = i ? o->ends[i - 1] : 0;
         bool rises = o->kind == WK_SCHEDULE_PRODUCT || i == o->n_parts - 1 || o->ends[i] > before;
         rc = rises ? check_simple(&o->parts[i], err)
-                   : error_set(err, WK_EINVAL, "its end, %lld, is not behind the one before",
+                   : error_set(err, WK_EINVAL, "its end, %lld, is not after the one before",
                                (long long)o->ends[i]);
         if (rc)
             (void)error_wrap(err, "part %d", i);

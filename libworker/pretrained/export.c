@@ -100,11 +100,11 @@ static int refuse_model(const struct models *models, int wanted, struct error *e
                              models->tensors[i], used ? "" : " tensors");
     }
     if (!models->count)
-        return error_set(err, WK_EIO, "it holds no weights of a model");
+        return error_set(err, WK_EIO, "it has no weights of a model");
     if (!*list)
-        return error_set(err, WK_EINVAL, "it holds one model, not %d", wanted);
-    int rc = wanted ? error_set(err, WK_EINVAL, "it holds no model %d: %s", wanted, list)
-                    : error_set(err, WK_EINVAL, "it holds several models: %s", list);
+        return error_set(err, WK_EINVAL, "it has one model, not %d", wanted);
+    int rc = wanted ? error_set(err, WK_EINVAL, "it has no model %d: %s", wanted, list)
+                    : error_set(err, WK_EINVAL, "it has several models: %s", list);
     error_hint(err, "--model N chooses one, by its place in the program's wk_prepare");
     return rc;
 }
@@ -167,7 +167,7 @@ static int told_config(const struct merge *merge, enum wk_format format, struct 
         return 0;
     int rc = model_config_parse(text, strlen(text), &config, err);
     if (rc)
-        return error_wrap(err, "what its manifest says of model %d", index + 1), rc;
+        return error_wrap(err, "what its manifest has for model %d", index + 1), rc;
     rc = model_config_write(&config, format, out);
     return rc ? error_set(err, rc, "no memory for config.json") : 0;
 }

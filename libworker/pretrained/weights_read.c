@@ -86,7 +86,7 @@ static int follow_index(struct weights *weights, int folder, const struct tree *
         if (tree_read_string(node, &name, err))
             return error_recode(err, WK_EIO);
         if (!*name || *name == '.' || strchr(name, '/'))
-            return error_set(err, WK_EIO, "tensor %.80s lies in a file called %.80s", node->key,
+            return error_set(err, WK_EIO, "tensor %.80s is in a file called %.80s", node->key,
                              name);
         int file = file_number(weights, name), rc = 0;
         if (file < 0) {

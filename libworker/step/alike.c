@@ -272,8 +272,8 @@ static int refuse(struct wk_context *ctx, int rank, int word, struct error *err)
         error_set(err, rc, "%s", wk_comm_error(ctx->comm));
     else
         rc = error_set(err, WK_EMISMATCH,
-                       "ranks differ in %s: it is %s on rank 0 and %s on rank %d; give all ranks "
-                       "the same",
+                       "ranks differ in %s: it is %s on rank 0 and %s on rank %d; set the same on "
+                       "all ranks",
                        name, all[0], all[rank], rank);
     free(all);
     return rc;

@@ -26,7 +26,7 @@ static int attempt(struct wk_context *ctx, const struct wk_batch_search *search,
         if (model_is_custom(unit->model))
             return error_set(
                 err, WK_EUNSUPPORTED,
-                "wk_find_batch: only the program can try its own passes: give an attempt");
+                "wk_find_batch: only the program can try its own passes: pass an attempt");
         context = unit->model->context > context ? unit->model->context : context;
     }
     /* Other memory of a step: the batch itself, a thread, libraries' temporary memory. */
@@ -102,8 +102,7 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     if (ctx->error.code || context_rests(ctx))
         return ctx->error.code;
     if (ctx->phase != STEP_BOUNDARY)
-        return context_refuse(ctx, WK_ESTATE,
-                              "wk_find_batch inside a step: it comes between steps");
+        return context_refuse(ctx, WK_ESTATE, "wk_find_batch inside a step: call it between steps");
     int64_t batch = loader->options.batch;
     struct room room;
     (void)kernel_warm(kernel_cpu()); /* the first try reports a failure again */

@@ -264,9 +264,9 @@ void context_explain(const struct wk_context *ctx, struct error *err)
         return;
     if (err->code == WK_EPEER && !wk_comm_lost(ctx->comm, &lost, 1))
         error_hint(err,
-                   "its loop ended before the others', by an error of its own, which it tells, "
-                   "or a break: to leave together call wk_trigger on any rank and ask "
-                   "wk_triggered on all");
+                   "its loop ended before the others', by an error of its own, which it reports, "
+                   "or a break: to leave together call wk_trigger on any rank and ask wk_triggered "
+                   "on all");
     if (err->code == WK_EMISMATCH)
         error_hint(err, "the ranks' loops have parted: all make the same calls and take as many "
                         "batches, also in an evaluation; what one finds out all learn by "

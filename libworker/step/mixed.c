@@ -58,10 +58,10 @@ static int refuse_gradient(struct unit *unit, double loss, struct error *err)
         (void)str_printf(of, sizeof(of), " of model %d", unit_number(unit));
     return error_set(
         err, WK_EOVERFLOW,
-        "step %lld is not taken: the gradient of %s%s%s%s is not finite, and the loss is "
-        "%g; the parameters are those of the step before. If norms grew before, a "
-        "lower rate, a longer warm-up or clip_grad_norm helps; else look at this "
-        "batch, and at passes of the program's own",
+        "step %lld is not done: the gradient of %s%s%s%s is not finite, and the loss is %g; the "
+        "parameters are those of the step before. If norms grew before, a lower rate, a longer "
+        "warm-up or clip_grad_norm helps; else look at this batch, and at passes of the program's "
+        "own",
         (long long)ctx->numbers.step + 1, index < 0 ? "some parameter" : "parameter ",
         index < 0 ? "" : unit->model->params[index].name, of,
         ctx->world > 1 ? ", summed over the ranks," : "", loss);
@@ -71,9 +71,9 @@ static int refuse_loss(const struct wk_context *ctx, double loss, struct error *
 {
     return error_set(
         err, WK_EOVERFLOW,
-        "step %lld is not taken: the loss (%g) is not finite; the parameters are those "
-        "of the step before. If it grew before, a lower rate, a longer warm-up or "
-        "clip_grad_norm helps; else look at this batch",
+        "step %lld is not done: the loss (%g) is not finite; the parameters are those of the step "
+        "before. If it grew before, a lower rate, a longer warm-up or clip_grad_norm helps; else "
+        "look at this batch",
         (long long)ctx->numbers.step + 1, loss);
 }
 

@@ -80,8 +80,8 @@ static int give_optimizer(struct wk_context *ctx, struct wk_optimizer *optimizer
     const char *name = optimizer->ops->name;
     if (!optimizer->over && ctx->n_units > 1)
         return error_set(err, WK_EINVAL,
-                         "which of the %d models optimizer %d (%s) updates is not said: "
-                         "wk_optimizer_over says it",
+                         "there are %d models, and the one that optimizer %d (%s) updates is not "
+                         "set: call wk_optimizer_over",
                          ctx->n_units, number, name);
     units_each(unit, ctx) {
         if (optimizer->over && unit->model != optimizer->over)
@@ -223,8 +223,8 @@ static void remark_end(struct wk_context *ctx)
     }
     if (endless && !ctx->numbers.total_steps)
         context_notice(ctx, "this training never ends by itself: total_steps is not set and its "
-                            "loader's epochs are 0; it goes on until the program leaves the loop, "
-                            "or Ctrl-C, SIGTERM or `muster cancel` stops it");
+                            "loader's epochs are 0; it continues until the program leaves the "
+                            "loop, or Ctrl-C, SIGTERM or `muster cancel` stops it");
 }
 
 /* Settings that apply to no parameter, which metrics alone would not show. */

@@ -157,8 +157,8 @@ int save_begin(struct wk_context *ctx, bool anew, struct error *err)
         return *err = why, rc;
     if (last >= 0)
         return error_set(err, WK_EINVAL,
-                         "checkpoint.dir %s holds checkpoints of an earlier run, up to step %lld: "
-                         "go on from them with resume_from \"latest\", or name another folder",
+                         "checkpoint.dir %s has checkpoints of an earlier run, up to step %lld: "
+                         "continue from them with resume_from \"latest\", or name another folder",
                          dir, (long long)last);
     return 0;
 }
@@ -174,8 +174,8 @@ void save_resumed(struct wk_context *ctx, const char *damaged)
                    total && step >= total ? ", total_steps: nothing is left to train" : "");
     if (last > step && (checkpoint_path(dir, last, newest) || strcmp(newest, damaged) != 0))
         context_notice(ctx,
-                       "checkpoint.dir holds later checkpoints, up to step %lld: they stay until "
-                       "this run comes there, and resume_from \"latest\" would take them",
+                       "checkpoint.dir has later checkpoints, up to step %lld: they stay until "
+                       "this run reaches them, and resume_from \"latest\" would use them",
                        (long long)last);
 }
 

@@ -255,7 +255,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         if (!rc && code)
             return own.code
                        ? (*err = own, code)
-                       : error_set(err, code, "rank 0 has no state to begin with, and says why");
+                       : error_set(err, code, "rank 0 has no state to begin with, and reports why");
         if (!rc)
             rc = wk_broadcast(ctx->comm, path, sizeof(path), WK_U8, 0, NULL)
                      ? comm_failed(ctx, WK_EPEER, err)
@@ -271,8 +271,8 @@ static int load_together(struct wk_context *ctx, struct error *err)
         }
         if (!*path)
             return error_set(err, WK_ENOTFOUND,
-                             "no checkpoint to go back to: a part of the state is gone with its "
-                             "rank, and none has been committed; checkpoint.dir and "
+                             "no checkpoint to go back to: a part of the state was lost with its "
+                             "rank, and no checkpoint has been committed; checkpoint.dir and "
                              "checkpoint.every make them, mesh.dp_replicate keeps replicas");
         if (failed.code)
             context_notice(ctx, "%s; taking the one before it, step %lld", failed.text,

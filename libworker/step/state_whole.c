@@ -180,7 +180,7 @@ static bool take_aside(struct wk_context *ctx, const struct member *members, str
     if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
         ret->aside = malloc(wanted * sizeof(float));
     if (ret->part == PART_STAGE && !ret->aside) {
-        context_notice(ctx, "no memory to keep step %lld until step %lld has come",
+        context_notice(ctx, "no memory to keep step %lld until step %lld has arrived",
                        (long long)own->step, (long long)members[ret->source].step);
         ret->part = PART_FILL;
     }

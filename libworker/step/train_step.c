@@ -229,10 +229,9 @@ int wk_mean_of_share(struct wk_model *model, bool on)
     if (!model)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_mean_of_share");
     if (!model_is_custom(model))
-        (void)error_set(&err, WK_EINVAL,
-                        "wk_mean_of_share of a model whose passes are libworker's");
+        (void)error_set(&err, WK_EINVAL, "wk_mean_of_share of a model with libworker's own passes");
     else if (unit_of_model(model))
-        (void)error_set(&err, WK_ESTATE, "wk_mean_of_share comes before wk_prepare");
+        (void)error_set(&err, WK_ESTATE, "wk_mean_of_share after wk_prepare: call it before");
     if (err.code)
         return error_tell(&model->ear, &err, true);
     model->mean_of_share = on;
@@ -267,7 +266,7 @@ int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *
     struct wk_context *ctx = unit->ctx;
     if (ctx->phase == STEP_UNDER_WAY)
         return context_refuse(ctx, WK_ESTATE,
-                              "wk_set_gradient_hook inside a step: it comes between steps");
+                              "wk_set_gradient_hook inside a step: call it between steps");
     if (strategy_set_hook(&unit->strategy, hook))
         return context_refuse(ctx, WK_EUNSUPPORTED, "strategy %s has no gradient hooks: ddp has",
                               settings_text(&ctx->settings, SETTING_STRATEGY));
@@ -468,7 +467,7 @@ int wk_step(struct wk_optimizer *optimizer)
             ctx->scheduler_due[i] = false;
     if (!trains_not(ctx) && unit->micro == 0)
         return fail(ctx, WK_ESTATE,
-                    "wk_step without wk_backward: no gradients came since the last step");
+                    "wk_step without wk_backward: there are no gradients since the last step");
     if (!finish_sums(unit))
         return ctx->error.code;
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);

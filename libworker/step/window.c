@@ -40,8 +40,8 @@ static void refuse_untaken(const struct unit *unit)
 {
     struct error err = {0};
     (void)error_set(&err, WK_ESTATE,
-                    "the next batch is asked for, and nobody has taken the gradients of model %d: "
-                    "after its last wk_backward of a step comes wk_step of its optimizer (%s)",
+                    "the next batch is asked for, but the gradients of model %d were not used: "
+                    "after its last wk_backward of a step call wk_step of its optimizer (%s)",
                     unit_number(unit), unit->bound.original->name);
     (void)context_misuse(unit->ctx, &err);
 }
@@ -112,13 +112,13 @@ static int refuse_pass(struct unit *unit)
     struct error err = {0};
     if (!unit->optimizer)
         (void)error_set(&err, WK_ESTATE,
-                        "wk_backward of model %d, whose gradients nothing takes: it was prepared "
+                        "wk_backward of model %d, which has no use for gradients: it was prepared "
                         "without an optimizer",
                         unit_number(unit));
     else if (unit->summing)
         (void)error_set(&err, WK_ESTATE,
-                        "wk_backward, but the gradients of this step are on their way to the other "
-                        "ranks already: wk_step comes first, or a larger "
+                        "wk_backward, but the gradients of this step are already being sent to the "
+                        "other ranks: call wk_step first, or set a larger "
                         "gradient_accumulation_steps");
     return err.code ? context_misuse(unit->ctx, &err) : 0;
 }
@@ -256,8 +256,8 @@ static double loss_of(struct unit *unit)
         return (double)extras[EXTRA_LOSS] / window_weight(unit);
     if (ctx->rank == 0 && !ctx->told_lossless)
         context_notice(ctx,
-                       "model %d has no loss to show: a program with passes of its own says it "
-                       "with wk_set_loss, before each wk_backward",
+                       "model %d has no loss to show: a program with its own passes sets it with "
+                       "wk_set_loss, before each wk_backward",
                        unit_number(unit));
     ctx->told_lossless = true;
     return (double)NAN;

@@ -45,7 +45,7 @@ float *mapped_new(const char *dir, size_t count, struct error *err)
     size_t bytes = whole_pages(count);
     int fd = open_unnamed(dir);
     if (fd < 0) {
-        (void)error_errno(err, errno, "offload.dir %s takes no file", dir);
+        (void)error_errno(err, errno, "offload.dir %s: a file cannot be made there", dir);
         return NULL;
     }
     int code = bytes > INT64_MAX || count > SIZE_MAX / 2 / sizeof(float)

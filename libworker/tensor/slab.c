@@ -28,7 +28,7 @@ int slab_reset(struct slab *slab, size_t count, struct error *err)
     if (count <= slab->capacity)
         return 0;
     if (count > SIZE_MAX / sizeof(float) / 2)
-        return error_set(err, WK_ENOMEM, "%zu elements are more than memory can hold", count);
+        return error_set(err, WK_ENOMEM, "%zu elements are more than memory has room for", count);
     size_t rounded = slab_rounded(count);
     float *data = memory_new(rounded * sizeof(*data));
     if (!data)

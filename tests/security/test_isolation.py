@@ -592,4 +592,4 @@ def test_nothing_is_kept_where_it_would_be_gone_with_the_job(make_shared, what):
     cluster = in_namespaces(make_shared())
     job = cluster.rest("POST", "/v1/jobs", {"spec": {"command": ["/bin/true"], **what}}, token=cluster.tokens["red"])[1]["id"]
     ended = cluster.wait_state(job, "failed")
-    assert "a job has a /tmp of its own on this node" in ended["reason"]["text"], ended["reason"]
+    assert "each job has its own /tmp on this node" in ended["reason"]["text"], ended["reason"]

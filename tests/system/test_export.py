@@ -99,7 +99,7 @@ def test_one_of_several_models_is_exported_by_its_number(tmp_path, world, strate
         for name, (shape, data) in expected[number].items():
             assert seen[name][0]["shape"] == shape and seen[name][1] == data, name
         assert "without a config.json" in done.stderr and not (tmp_path / str(number) / "config.json").exists()
-    for more, code, said in [((), 1, f"it holds several models: {listed}"), (("--model", "3"), 1, f"it holds no model 3: {listed}"),
+    for more, code, said in [((), 1, f"it has several models: {listed}"), (("--model", "3"), 1, f"it has no model 3: {listed}"),
                              (("--model", "0"), 2, "1..16")]:
         done = export(folder, tmp_path / "out", *more)
         assert done.returncode == code and said in done.stderr and "--model" in done.stderr, done.stderr
@@ -115,7 +115,7 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(tmp_path):
         done = subprocess.run([MUSTER, "ckpt", "export", *words], capture_output=True, text=True, timeout=HANG_SECONDS)
         assert done.returncode == code and said in done.stderr, (words, done.returncode, done.stderr)
     done = export(folder, tmp_path / "out", "--model", "2")
-    assert done.returncode == 1 and "it holds one model, not 2" in done.stderr, done.stderr
+    assert done.returncode == 1 and "it has one model, not 2" in done.stderr, done.stderr
     assert export(folder, tmp_path / "alone", "--model", "1").returncode == 0
     shard = next(folder.glob("*.safetensors"))
     data = bytearray(shard.read_bytes())

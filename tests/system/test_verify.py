@@ -27,5 +27,5 @@ def test_every_byte_of_a_checkpoint_is_looked_at(tmp_path):
         file.write_bytes(whole)
 
     shutil.rmtree(tmp_path / "k")
-    assert verify(tmp_path / "k") == (1, [], f"muster: {tmp_path}/k holds no checkpoint\n")
+    assert verify(tmp_path / "k") == (1, [], f"muster: {tmp_path}/k has no checkpoint\n")
     assert verify("")[0] == 1

@@ -94,7 +94,7 @@ static void check_refused(const struct scene *scene)
         const struct toy *toy = &toys[i];
         bool good = toy->status == WK_EOVERFLOW && toy->losses[SPOILED_STEP - 1] > 0 &&
                     toy->losses[SPOILED_STEP] == 0 && spoilers[i].updates == SPOILED_STEP - 1 &&
-                    strstr(toy->error, "step 3 is not taken: the gradient ") &&
+                    strstr(toy->error, "step 3 is not done: the gradient ") &&
                     strstr(toy->error, spoilers[i].first);
         if (!good)
             fprintf(stderr, "%s, %s, rank %d of %d, %g, clipping by %s: %d updates, %d %s\n",

@@ -157,7 +157,7 @@ static void what_does_not_fit_is_refused_before_training(void)
     const struct wk_setting alone[] = {{"offload.parameters", "true"}};
     const struct wk_setting whole[] = {{"offload.dir", dir.path}, {"offload.parameters", "true"}};
     struct rlimit before, small = {1 << 20, 1 << 20};
-    must_refuse(absent, 1, "takes no file: No such file or directory");
+    must_refuse(absent, 1, "a file cannot be made there: No such file or directory");
     must_refuse(alone, 1, "offload.parameters needs an offload.dir");
     must_refuse(whole, 2, "offload.parameters true contradicts strategy ddp");
     /* A limit on files stands for a disk that is full. */

@@ -221,7 +221,7 @@ static void in_bf16_it_ends_training_and_is_named(void)
             for (int i = 0; i < run.ranks; i++) {
                 const struct toy *toy = &one.ranks[i].toy;
                 CHECK(toy->status == WK_EOVERFLOW && toy->losses[EVENT_STEP] == 0);
-                CHECK(strstr(toy->error, "step 4 is not taken: the gradient of parameter bias"));
+                CHECK(strstr(toy->error, "step 4 is not done: the gradient of parameter bias"));
             }
         }
 }

@@ -411,7 +411,7 @@ static void a_newcomer_that_means_something_else_is_refused_by_all(void)
         CHECK(scene.toys[i].status == WK_EMISMATCH);
         CHECK(scene.toys[i].exit_code == (i == 2 ? WK_EXIT_CONFIG : 1)); /* it took no step */
         CHECK(strstr(scene.toys[i].error, "ranks differ in clip_grad_norm: it is 0 on rank 0 and 2 "
-                                          "on rank 2; give all ranks the same"));
+                                          "on rank 2; set the same on all ranks"));
         for (int step = 13; step <= STEPS; step++) /* they may do two more until both know */
             CHECK(scene.toys[i].losses[step] == 0);
     }

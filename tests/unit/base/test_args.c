@@ -193,7 +193,7 @@ Test(args, errors_name_the_option_and_the_nearest_one)
     refuse(WORDS("-z"), "muster submit: unknown option -z", "see 'muster submit --help'");
     refuse(WORDS("--nodes"), "muster submit: --nodes needs a value", "see 'muster submit --help'");
     refuse(WORDS("-n"), "muster submit: --nodes needs a value", "see 'muster submit --help'");
-    refuse(WORDS("--follow=yes", "x"), "muster submit: --follow takes no value",
+    refuse(WORDS("--follow=yes", "x"), "muster submit: --follow does not accept a value",
            "see 'muster submit --help'");
     refuse(WORDS(), "muster submit: FILE is missing", "see 'muster submit --help'");
     refuse(WORDS("--file", "x"), "muster submit: unknown option --file",

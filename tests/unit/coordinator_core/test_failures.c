@@ -290,7 +290,7 @@ Test(failures, the_last_lines_of_what_failed_first_stay_with_the_reason)
     cr_expect_eq(job->state, JOB_FAILED);
     cr_expect_str_eq(job->reason.output, "reading\nno such file: x\n");
     cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.kind, "stopped",
-                     "rank 0 was told to");
+                     "rank 0 was asked to");
     cr_expect_str_eq(story_records(&s, "worker_exited")->newest.reason.output, "");
     struct reason reasons[2];
     cr_assert_geq(core_why(s.cluster, job, reasons, 2), 1);

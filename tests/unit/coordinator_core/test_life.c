@@ -289,8 +289,9 @@ Test(jobs, a_gang_whose_ranks_all_stop_is_said_to_stand_still)
     story_wait(&s, 4000);
     expect_stalls(1, 0);
     cr_expect(story_job(&s, "j1")->ledger.hangs);
-    expect_why("stalled", "no step completes and no rank reports that it waits; the last step is 1010, "
-                          "steps took 0.002 s");
+    expect_why("stalled",
+               "no step completes and no rank reports that it waits; the last step is 1010, "
+               "steps took 0.002 s");
     story_exit(&s, "j1", 1, 1);
     story_follow(&s);
     expect_stalls(1, 1);

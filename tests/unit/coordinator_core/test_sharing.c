@@ -471,7 +471,8 @@ Test(sharing, who_gave_way_is_queued_and_says_for_whom_and_since_when)
     cr_expect_str_eq(low->preempted_by, "j2");
     cr_expect_gt(low->preempted_wall_ms, 0);
     submit("other", 1, 1, NULL); /* a pass that looks at it again */
-    cr_expect(strstr(story_text(&s, &low->reason), "preempted by job j2; "), "%s", low->reason.text);
+    cr_expect(strstr(story_text(&s, &low->reason), "preempted by job j2; "), "%s",
+              low->reason.text);
     struct reason reasons[8];
     int count = core_why(s.cluster, low, reasons, 8);
     cr_assert_geq(count, 2);

@@ -84,7 +84,7 @@ Test(launched, a_port_that_is_taken_is_a_notice)
     alone.timeout = "100ms";
     open_context(&alone);
     cr_expect_eq(alone.rc, WK_ETIMEOUT);
-    snprintf(expected, sizeof(expected), "MASTER_PORT %d is taken", port);
+    snprintf(expected, sizeof(expected), "MASTER_PORT %d is in use", port);
     cr_expect(strstr(wk_last_notice(alone.ctx), expected), "%s", wk_last_notice(alone.ctx));
     wk_close(alone.ctx);
     close(fd);

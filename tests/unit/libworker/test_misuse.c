@@ -300,12 +300,12 @@ static const struct row {
     {never_ready, {0}, WK_ESTATE, "(on 0 of 1); announce all of them (wk_grad_ready), or none"},
     {forward_of_custom, {0}, WK_EUNSUPPORTED, "passes are the program's own"},
     {backward_alone, {0}, WK_ESTATE, "a backward pass without a forward pass"},
-    {backward_twice, {0}, WK_ESTATE, "wk_step comes first"},
-    {pass_after_the_last, {0}, WK_ESTATE, "nobody has taken the gradients of model 1"},
+    {backward_twice, {0}, WK_ESTATE, "call wk_step first"},
+    {pass_after_the_last, {0}, WK_ESTATE, "the gradients of model 1 were not used"},
     {step_alone, {0}, WK_ESTATE, "wk_step without wk_backward"},
     {step_twice, {0}, WK_ESTATE, "wk_step without wk_backward"},
-    {loss_nan, {0}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
-    {loss_nan, {"mixed_precision=bf16"}, WK_EOVERFLOW, "step 1 is not taken: the loss (nan)"},
+    {loss_nan, {0}, WK_EOVERFLOW, "step 1 is not done: the loss (nan)"},
+    {loss_nan, {"mixed_precision=bf16"}, WK_EOVERFLOW, "step 1 is not done: the loss (nan)"},
     {overflow_always, {"mixed_precision=fp16"}, WK_EOVERFLOW, "a loss scale of 6.10352e-05"},
     {clip_by_nothing, {0}, WK_EINVAL, "needs a limit above 0"},
     {clip_below_nothing, {0}, WK_EINVAL, "wk_clip_grad_norm needs a limit above 0, or 0"},
@@ -425,7 +425,8 @@ Test(misuse, a_loader_without_a_context_leaves_its_reason)
     cr_assert_eq(wk_source_bytes(NULL, "in the beginning", 16, &source), 0);
     struct wk_loader_options options = {.source = source, .length = 16, .batch = 1};
     cr_expect_eq(wk_loader_new(NULL, &options, &loader), WK_EINVAL);
-    cr_expect_str_eq(wk_last_error(NULL), "16 tokens hold no sample of 16 and its successor");
+    cr_expect_str_eq(wk_last_error(NULL),
+                     "16 tokens are too few for a sample of 16 and its successor");
     options.length = 4;
     cr_assert_eq(wk_loader_new(NULL, &options, &loader), 0);
     cr_expect_eq(wk_loader_seek(loader, -1), WK_EINVAL);
@@ -433,8 +434,8 @@ Test(misuse, a_loader_without_a_context_leaves_its_reason)
     cr_expect_not(wk_next(loader, &batch));
     cr_expect_str_eq(wk_last_error(NULL), "wk_next of a loader that wk_prepare was not given");
     cr_expect_not(wk_next(NULL, &batch));
-    cr_expect_str_eq(wk_last_error(NULL), "wk_next of NULL instead of a loader: 16 tokens hold no "
-                                          "sample of 16 and its successor");
+    cr_expect_str_eq(wk_last_error(NULL), "wk_next of NULL instead of a loader: 16 tokens are too "
+                                          "few for a sample of 16 and its successor");
     wk_loader_free(loader);
     wk_source_free(source);
 }

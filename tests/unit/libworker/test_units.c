@@ -110,7 +110,7 @@ Test(units, what_could_go_wrong_without_a_sign_is_refused)
     refused(&s,
             wk_prepare_all(s.ctx, WK_OBJECT(s.model), WK_OBJECT(s.optimizer), WK_OBJECT(second),
                            WK_OBJECT(its)),
-            WK_EINVAL, "which of the 2 models optimizer 1 (sgd) updates is not said");
+            WK_EINVAL, "there are 2 models, and the one that optimizer 1 (sgd) updates is not set");
     open_both(&s, NULL);
     wk_optimizer_over(s.optimizer, second);
     wk_optimizer_over(its, second);
@@ -166,7 +166,7 @@ Test(units, a_batch_is_not_dealt_over_gradients_that_nobody_took)
     pass_over(second, &batch);
     wk_step(its);
     cr_assert_not(wk_next(s.loader, &batch));
-    refused(&s, wk_status(s.ctx), WK_ESTATE, "nobody has taken the gradients of model 1");
+    refused(&s, wk_status(s.ctx), WK_ESTATE, "the gradients of model 1 were not used");
 }
 
 static int told;
@@ -289,7 +289,7 @@ Test(units, gradients_that_nothing_takes_are_refused_at_once)
     cr_assert(wk_next(s.loader, &batch));
     cr_assert_eq(wk_forward(second, &batch, NULL), 0); /* a teacher may be read */
     refused(&s, wk_backward(second), WK_ESTATE,
-            "wk_backward of model 2, whose gradients nothing takes");
+            "wk_backward of model 2, which has no use for gradients");
 }
 
 Test(units, optimizers_are_bound_before_they_are_prepared)

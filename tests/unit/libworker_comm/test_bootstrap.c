@@ -162,7 +162,7 @@ Test(bootstrap, names_who_did_not_come)
     close(fd);
     run_late(ranks, port, 3, 1 << 1 | 1 << 2);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
-    cr_assert(strstr(ranks[0].err.text, "rank 3, 4 did not come"), "%s", ranks[0].err.text);
+    cr_assert(strstr(ranks[0].err.text, "rank 3, 4 did not connect"), "%s", ranks[0].err.text);
     cr_assert_eq(ranks[1].rc, WK_ETIMEOUT, "%s", ranks[1].err.text);
 }
 
@@ -176,7 +176,7 @@ Test(bootstrap, another_secret_stays_outside)
         ranks[r].options.secret = r == 4 ? wrong : right;
     run_late(ranks, port, WORLD, 1 << 1 | 1 << 2 | 1 << 3);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
-    cr_assert(strstr(ranks[0].err.text, "rank 4 did not come"), "%s", ranks[0].err.text);
+    cr_assert(strstr(ranks[0].err.text, "rank 4 did not connect"), "%s", ranks[0].err.text);
 }
 
 static bool is_set(void *arg)
@@ -235,10 +235,10 @@ Test(bootstrap, a_port_that_another_program_holds_is_said)
     ranks[0].options.remark_arg = &heard;
     run_all(ranks, port, 1);
     cr_assert_eq(ranks[0].rc, WK_ETIMEOUT);
-    snprintf(expected, sizeof(expected), "MASTER_PORT %d is taken", port);
+    snprintf(expected, sizeof(expected), "MASTER_PORT %d is in use", port);
     cr_assert_eq(heard.count, 1);
     cr_assert(strstr(heard.text, expected), "%s", heard.text);
-    cr_assert(strstr(ranks[0].err.text, "is taken: rank 0 listened on port"), "%s",
+    cr_assert(strstr(ranks[0].err.text, "is in use: rank 0 listened on port"), "%s",
               ranks[0].err.text);
     run_all(&ranks[1], port, 1);
     snprintf(expected, sizeof(expected), "port %d is held by another program", port);
@@ -308,7 +308,8 @@ Test(bootstrap, two_trainings_that_nothing_tells_apart_are_both_refused)
     run_all(ranks, port, 2);
     for (int i = 0; i < 2; i++) {
         cr_assert_eq(ranks[i].rc, WK_EINVAL, "%d: %s", i, ranks[i].err.text);
-        cr_assert(strstr(ranks[i].err.text, "a MASTER_PORT of its own"), "%s", ranks[i].err.text);
+        cr_assert(strstr(ranks[i].err.text, "another MASTER_PORT for each training"), "%s",
+                  ranks[i].err.text);
     }
 }
 
