@@ -471,6 +471,14 @@ static void guard_socket(const struct program *p)
         (void)chmod(url + strlen("ipc://"), p->users.change ? 0666 : 0600);
 }
 
+static void on_slow_turn(void *arg, const struct loop_turn *turn)
+{
+    const struct program *p = arg;
+    log_warn(&p->log, "a turn of the agent was slow: its node was silent meanwhile",
+             log_int("timers_ms", turn->timers_ms), log_int("posts_ms", turn->posts_ms),
+             log_int("requests_ms", turn->descriptors_ms), log_int("acting_ms", turn->end_ms));
+}
+
 static int build(struct program *p, struct error *err)
 {
     int rc = loop_new(&p->loop, err);
@@ -501,6 +509,8 @@ static int build(struct program *p, struct error *err)
         rc = agent_new(&p->options, &p->env, p->loop, &p->launcher, &p->agent, err);
     if (!rc)
         rc = loop_watch(p->loop, p->signal_fd, EPOLLIN, on_signal, p, err);
+    if (!rc)
+        loop_on_slow_turn(p->loop, on_slow_turn, p);
     return rc;
 }
 

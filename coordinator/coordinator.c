@@ -244,8 +244,10 @@ static int start(struct coordinator *self, const struct coordinator_options *opt
         service_load_nodes(self->service);
     if (rc == 0)
         rc = listen_rpc(self, options, err);
-    if (rc == 0)
+    if (rc == 0) {
         loop_on_turn_end(self->loop, driver_turn_end, &self->driver);
+        loop_on_slow_turn(self->loop, driver_slow_turn, &self->driver);
+    }
     return rc;
 }
 
@@ -272,6 +274,7 @@ void coordinator_free(struct coordinator *coordinator)
     if (!coordinator)
         return;
     loop_on_turn_end(coordinator->loop, NULL, NULL);
+    loop_on_slow_turn(coordinator->loop, NULL, NULL);
     rpc_server_free(coordinator->server);
     api_rpc_free(coordinator->api);
     service_free(coordinator->service);

@@ -389,6 +389,16 @@ static int store_actions(struct driver *driver, struct error *err)
     return rc;
 }
 
+/* Without a mark an older copy of the store could pass for it; see store_guard.h. */
+static void mark(struct driver *driver)
+{
+    const struct store_verbs *verbs = driver->store->verbs;
+    if (!verbs->mark || now_ms(driver) < driver->mark_after_ms)
+        return;
+    verbs->mark(driver->store);
+    driver->mark_after_ms = now_ms(driver) + DRIVER_MARK_MS;
+}
+
 static int commit(struct driver *driver, struct error *err)
 {
     bool any = driver->changes_count > 0;
@@ -406,6 +416,8 @@ static int commit(struct driver *driver, struct error *err)
         rc = verbs->commit(driver->store, err);
     if (rc < 0)
         verbs->rollback(driver->store);
+    else
+        mark(driver);
     for (int i = 0; rc == 0 && i < driver->audited_count; i++)
         driver->on_audit(driver->on_audit_arg, &driver->audited[i]);
     driver->audited_count = 0;
@@ -509,6 +521,8 @@ static void look(void *arg)
     struct error err = {0};
     if (!driver->refusing && driver->store->verbs->look(driver->store, &err) < 0)
         refuse_from_now(driver, &err);
+    if (!driver->refusing)
+        mark(driver);
     loop_timer_set(driver->loop, &driver->look, now_ms(driver) + DRIVER_LOOK_MS, look, driver);
 }
 
@@ -546,8 +560,13 @@ void driver_turn_end(void *arg)
 {
     struct driver *driver = arg;
     struct error err = {0};
+    int64_t begun_ms = loop_clock_ms(driver->loop);
     make_pass(driver);
-    if (commit(driver, &err) < 0)
+    int64_t passed_ms = loop_clock_ms(driver->loop);
+    int rc = commit(driver, &err);
+    driver->took.pass_ms = passed_ms - begun_ms;
+    driver->took.commit_ms = loop_clock_ms(driver->loop) - passed_ms;
+    if (rc < 0)
         refuse_from_now(driver, &err);
     else
         perform(driver);
@@ -556,4 +575,15 @@ void driver_turn_end(void *arg)
         refuse_from_now(driver, &err);
     service_turn_end(driver->service);
     await_pass(driver);
+}
+
+void driver_slow_turn(void *arg, const struct loop_turn *turn)
+{
+    const struct driver *driver = arg;
+    int64_t pass_ms = driver->took.pass_ms, commit_ms = driver->took.commit_ms;
+    log_warn(driver->log, "a turn of the coordinator was slow: nothing was answered meanwhile",
+             log_int("timers_ms", turn->timers_ms), log_int("posts_ms", turn->posts_ms),
+             log_int("requests_ms", turn->descriptors_ms), log_int("planning_ms", pass_ms),
+             log_int("storing_ms", commit_ms),
+             log_int("answering_ms", turn->end_ms - pass_ms - commit_ms));
 }

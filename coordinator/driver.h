@@ -33,6 +33,7 @@
 enum {
     DRIVER_RETRY_MS = 1000, /* between attempts to write to a store that failed */
     DRIVER_LOOK_MS = 1000,  /* between checks of the store's file while nothing is written */
+    DRIVER_MARK_MS = 10,    /* between marks of the store; the last one comes with the next check */
 };
 
 struct driver {
@@ -49,6 +50,10 @@ struct driver {
     int64_t pass_after_ms;   /* the next pass is made no earlier */
     int64_t pass_awaited_ms; /* when `pass` is due, if it is armed */
     int pass_gap_ms;         /* minimum time between two passes; 0 = none */
+    struct {                 /* how long the parts of the present turn's end took */
+        int64_t pass_ms, commit_ms;
+    } took;
+    int64_t mark_after_ms;   /* the next mark of the store is written no earlier */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool stepped;         /* in this turn: visible state may have changed */
@@ -77,5 +82,8 @@ struct service_host driver_host(struct driver *driver);
 
 /* At the end of each turn (loop_on_turn_end). */
 void driver_turn_end(void *arg); /* the driver */
+
+/* After a slow turn (loop_on_slow_turn): one line of the log says which stage took the time. */
+void driver_slow_turn(void *arg, const struct loop_turn *turn);
 
 #endif

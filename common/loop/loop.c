@@ -38,6 +38,8 @@ struct loop {
     uint32_t watch_generation;
     loop_fn turn_end;
     void *turn_end_arg;
+    loop_slow_fn slow;
+    void *slow_arg;
     bool simulated;
     atomic_bool stopping;
     _Atomic(pthread_t) thread; /* the thread that runs it: its posts never wait */
@@ -141,6 +143,12 @@ void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg)
     loop->turn_end_arg = arg;
 }
 
+void loop_on_slow_turn(struct loop *loop, loop_slow_fn fn, void *arg)
+{
+    loop->slow = fn;
+    loop->slow_arg = arg;
+}
+
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms, loop_fn fn,
                     void *arg)
 {
@@ -216,6 +224,36 @@ static bool hears_first(struct loop *loop)
     return loop->now_ms < loop->hear_until_ms;
 }
 
+/* The time since `from_ms`, which becomes now. */
+static int64_t lap_ms(const struct loop *loop, int64_t *from_ms)
+{
+    int64_t now_ms = loop_clock_ms(loop), lap = now_ms - *from_ms;
+    *from_ms = now_ms;
+    return lap;
+}
+
+/* The stages of a turn; returns how many callbacks ran. */
+static size_t run_stages(struct loop *loop, const struct epoll_event *events, int count)
+{
+    struct loop_turn times = {0};
+    int64_t from_ms = loop->now_ms;
+    bool hears = hears_first(loop);
+    size_t ran = loop->hear_until_ms ? mailbox_run(&loop->box) : 0;
+    times.posts_ms = lap_ms(loop, &from_ms);
+    ran += hears ? 0 : fire_timers(loop);
+    times.timers_ms = lap_ms(loop, &from_ms);
+    ran += mailbox_run(&loop->box);
+    times.posts_ms += lap_ms(loop, &from_ms);
+    ran += dispatch(loop, events, count);
+    times.descriptors_ms = lap_ms(loop, &from_ms);
+    if (ran && loop->turn_end)
+        loop->turn_end(loop->turn_end_arg);
+    times.end_ms = lap_ms(loop, &from_ms);
+    if (ran > 0 && loop->slow && from_ms - loop->now_ms >= LOOP_SLOW_MS)
+        loop->slow(loop->slow_arg, &times);
+    return ran;
+}
+
 /* One turn; waits up to `wait_ms` for something to do. Returns how many callbacks ran. */
 static size_t turn(struct loop *loop, int wait_ms)
 {
@@ -227,14 +265,7 @@ static size_t turn(struct loop *loop, int wait_ms)
     }
     loop->now_ms = loop->clock.now_ms(loop->clock.self);
     loop->turns++;
-    bool hears = hears_first(loop);
-    size_t ran = loop->hear_until_ms ? mailbox_run(&loop->box) : 0;
-    ran += hears ? 0 : fire_timers(loop);
-    ran += mailbox_run(&loop->box);
-    ran += dispatch(loop, events, count);
-    if (ran && loop->turn_end)
-        loop->turn_end(loop->turn_end_arg);
-    return ran;
+    return run_stages(loop, events, count);
 }
 
 static int wait_time_ms(struct loop *loop)

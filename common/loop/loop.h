@@ -30,7 +30,13 @@ enum {
     LOOP_PASSES_MAX = 1024, /* turns within one loop_turn */
     LOOP_LATE_MS = 100,
     LOOP_HEAR_MS = 50, /* late timers wait this long for posts of other threads */
+    LOOP_SLOW_MS = 1000,
 };
+
+struct loop_turn { /* how long each stage of a turn took */
+    int64_t timers_ms, posts_ms, descriptors_ms, end_ms;
+};
+typedef void (*loop_slow_fn)(void *arg, const struct loop_turn *turn);
 
 typedef void (*loop_fn)(void *arg);
 typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
@@ -70,6 +76,10 @@ int64_t loop_turn(struct loop *loop);
 
 /* Called at the end of each turn in which anything ran: a driver commits and replies there. */
 void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg);
+
+/* Called after each turn that took LOOP_SLOW_MS or longer, so that an operator can be told why a
+ * program did not answer. Waiting for something to do is not part of a turn. */
+void loop_on_slow_turn(struct loop *loop, loop_slow_fn fn, void *arg);
 
 /* Arm (or re-arm) at an absolute loop time; equal times fire in the order they were armed. */
 void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms, loop_fn fn,

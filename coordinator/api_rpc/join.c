@@ -7,6 +7,8 @@
 #include "common/base/str.h"
 #include "coordinator/api_rpc/service_internal.h"
 
+enum { JOIN_LOG_MS = 1000 };
+
 static int refuse_other_name(const char *owner, const char *name, struct error *err)
 {
     error_set(err, E_PERMISSION_DENIED, "this key is node '%s' and cannot be '%s' too", owner,
@@ -66,6 +68,23 @@ static int check_uses(const struct store_token *token, struct error *err)
     return E_UNAUTHENTICATED;
 }
 
+/* A caller can be refused thousands of times a second; the audit trail counts them all. */
+static void log_refusal(struct service *service, const struct join *join, const char *key,
+                        const struct node *facts, const struct error *err)
+{
+    int64_t now_ms = service_now_ms(service);
+    if (now_ms < service->join_log.next_ms) {
+        service->join_log.left_out++;
+        return;
+    }
+    log_warn(service->options.log, "a node may not join", log_str("node", facts->name),
+             log_str("key", key ? key : ""), log_str("token", join->caller->name),
+             log_str("reason", err->text),
+             log_int("others_since_the_last_line", service->join_log.left_out));
+    service->join_log.next_ms = now_ms + JOIN_LOG_MS;
+    service->join_log.left_out = 0;
+}
+
 int join_check(struct service *service, struct join *join, const char *key, struct node *facts,
                struct error *err)
 {
@@ -77,9 +96,7 @@ int join_check(struct service *service, struct join *join, const char *key, stru
     if (rc == 0 && join->is_new)
         rc = check_uses(join->caller, err);
     if (rc < 0) {
-        log_warn(service->options.log, "a node may not join", log_str("node", facts->name),
-                 log_str("key", key ? key : ""), log_str("token", join->caller->name),
-                 log_str("reason", err->text));
+        log_refusal(service, join, key, facts, err);
         return rc;
     }
     if (join->is_new)

@@ -114,6 +114,10 @@ struct service {
     struct kept *kept;
     struct audit_folds *audit_folds;
     struct loop_timer audit_minute;
+    struct {
+        int64_t next_ms; /* no line about a refused node is logged before */
+        int64_t left_out;
+    } join_log;
     struct quota_rates *quota_rates;
     struct secrets *secrets;
     struct board *board;

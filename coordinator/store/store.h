@@ -221,6 +221,9 @@ struct store_verbs {
     /* Check the file under the store. E_DATA_LOSS if it was removed, exchanged or cut while in use:
      * nothing may be acknowledged then (commit fails too). NULL if there is no file. */
     int (*look)(struct store *store, struct error *err);
+    /* Write beside the file how far it is durable, so that an older copy of it is noticed at the
+     * next start. Call it outside of transactions. NULL if there is no file. */
+    void (*mark)(struct store *store);
 
     void (*close)(struct store *store); /* an open transaction is undone; frees the store */
 };

@@ -3,9 +3,9 @@
  * would end every worker.
  *
  * DATA/store.mark is one line: the cluster's id and the numbers of the newest durable event and
- * audit entry. It is written after each commit, without fsync. After a power failure it may be
- * older than the store, but never newer. A store older than its mark has lost acknowledged data (a
- * deleted write-ahead log, an older copy).
+ * audit entry. It is written after a commit, without fsync. It may be older than the store, but
+ * never newer. A store older than its mark has lost acknowledged data (a deleted write-ahead log,
+ * an older copy).
  *
  * Owned by store_sqlite; one thread.
  */

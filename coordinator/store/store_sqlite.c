@@ -173,8 +173,9 @@ static struct store_mark mark_of(const struct store_sqlite *self)
     return mark;
 }
 
-static void mark(struct store_sqlite *self)
+static void mark(struct store *store)
 {
+    struct store_sqlite *self = self_of(store);
     struct store_mark now = mark_of(self);
     store_guard_mark(&self->guard, &now);
 }
@@ -195,10 +196,7 @@ static int commit(struct store *store, struct error *err)
     self->last_event = self->open_event;
     self->last_audit = self->open_audit;
     /* Data written to a deleted file is not durable: it must not be acknowledged. */
-    rc = look(store, err);
-    if (rc == 0)
-        mark(self);
-    return rc;
+    return look(store, err);
 }
 
 static void rollback(struct store *store)
@@ -299,6 +297,8 @@ static int get_meta(struct store *store, const char *key, char *ret, struct erro
 static void close_store(struct store *store)
 {
     struct store_sqlite *self = self_of(store);
+    if (look(store, NULL) == 0)
+        mark(store);
     store_sqlite_backup_end(store);
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(self->statements[i]);
@@ -336,6 +336,7 @@ static const struct store_verbs sqlite_verbs = {
     .backup_end = store_sqlite_backup_end,
     .newest_event = newest_event,
     .look = look,
+    .mark = mark,
     .close = close_store,
 };
 

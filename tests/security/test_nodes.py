@@ -1,7 +1,9 @@
 """C1: who has an agent's token is not every node: a node is who has its key."""
 import json
+import re
 import signal
 import subprocess
+import time
 
 import pytest
 from localcluster import MUSTER, wait_for
@@ -42,6 +44,27 @@ def test_c1_a_stolen_token_does_not_take_a_node_over(cluster, thief):
         code, told, _ = peer.call("Nodes.RegisterNode", registration(worker["node"], 666), token=token)
         assert code == "UNAUTHENTICATED" and "key" in told, (code, told)
     assert cluster.agents[worker["node"]].poll() is None
+    assert same(cluster, job, worker)
+
+
+def test_refused_nodes_do_not_fill_the_log(cluster, thief):
+    token, keys = thief
+    job, worker = running(cluster)
+    asked = 500
+
+    def lines():
+        return [line for line in cluster.log("coordinator.log").splitlines() if "a node may not join" in line]
+
+    began = time.monotonic()
+    with Peer(cluster.rpc, keys=keys) as peer:
+        for n in range(asked):
+            assert peer.call("Nodes.RegisterNode", registration(worker["node"], 1000 + n), token=token)[0] == "PERMISSION_DENIED"
+        most = time.monotonic() - began + 1
+        assert 1 <= len(lines()) <= most, (len(lines()), most)
+        time.sleep(1.1)
+        assert peer.call("Nodes.RegisterNode", registration(worker["node"], 9000), token=token)[0] == "PERMISSION_DENIED"
+    told = [int(re.search(r"others_since_the_last_line\W+(\d+)", line)[1]) for line in lines()]
+    assert sum(told) + len(told) == asked + 1, told
     assert same(cluster, job, worker)
 
 

@@ -259,3 +259,35 @@ Test(loop, freeing_disarms_what_is_left)
     cr_assert_not(loop_timer_armed(&world.timers[0]));
     cr_assert_str_eq(world.trace, "");
 }
+
+static void take_a_second(void *arg)
+{
+    (void)arg;
+    world.now_ms += LOOP_SLOW_MS;
+}
+
+static void keep_times(void *arg, const struct loop_turn *turn)
+{
+    *(struct loop_turn *)arg = *turn;
+    world.turns++;
+}
+
+Test(loop, a_slow_turn_is_told_with_the_stage_that_took_the_time)
+{
+    struct loop_turn times = {0};
+    loop_on_slow_turn(world.loop, keep_times, &times);
+    loop_post(world.loop, note, &a);
+    loop_turn(world.loop);
+    cr_expect_eq(world.turns, 0, "a quick turn was told");
+    loop_post(world.loop, take_a_second, NULL);
+    loop_turn(world.loop);
+    cr_expect_eq(world.turns, 1);
+    cr_expect(times.posts_ms == LOOP_SLOW_MS && times.timers_ms == 0 && times.end_ms == 0);
+    loop_timer_set(world.loop, &world.timers[0], world.now_ms, take_a_second, NULL);
+    loop_turn(world.loop);
+    cr_expect(world.turns == 2 && times.timers_ms == LOOP_SLOW_MS && times.posts_ms == 0);
+    loop_on_turn_end(world.loop, take_a_second, NULL);
+    loop_post(world.loop, note, &a);
+    loop_turn(world.loop);
+    cr_expect(world.turns == 3 && times.end_ms == LOOP_SLOW_MS && times.posts_ms == 0);
+}
