@@ -53,7 +53,7 @@ struct driver {
     struct {                 /* how long the parts of the present turn's end took */
         int64_t pass_ms, commit_ms;
     } took;
-    int64_t mark_after_ms;   /* the next mark of the store is written no earlier */
+    int64_t mark_after_ms; /* the next mark of the store is written no earlier */
     struct retention retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool stepped;         /* in this turn: visible state may have changed */

@@ -66,7 +66,10 @@ class Attack:
                 self.unnamed.setdefault(told[:300], self.name)
 
     def read(self, peer, count):
+        """`count` answers, or those that come before the end: thousands of calls that each wait for seconds may outlast it."""
         for _ in range(count):
+            if self.over():
+                return
             self.noted(*peer.answer()[:2])
 
     def calls(self, peer, requests, count):

@@ -50,7 +50,8 @@ def taken_names(attack):
 
 def new_nodes(attack):
     """Nodes that do not exist, each with a key of its own, that take work and then are silent."""
-    with tempfile.TemporaryDirectory(suffix=attack.place["mark"]) as folder:
+    # In memory: the thief's machines would write to disks of their own.
+    with tempfile.TemporaryDirectory(dir="/dev/shm", suffix=attack.place["mark"]) as folder:
         n = 0
         while not attack.over():
             n += 1

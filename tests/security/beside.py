@@ -416,6 +416,9 @@ def everything_at_once(folder, roles):
         for kind in REST:
             print(kind, *(f"{phase} {len(times)}: {quantile(times, .5):.3f} {quantile(times, .99):.3f}" for phase in ("alone", "attack") for times in [scene.prober.all(phase, kind)]))
         print("muster ps that gave up and were asked again:", scene.prober.again)
+        for name in ("coordinator.log", *(f"{node}.log" for node in scene.agents)):
+            slow = [line for line in scene.cluster.log(name).splitlines() if " was slow" in line]
+            print(f"slow turns in {name}: {len(slow)}", *slow[:20], sep="\n")
         print("answers that were wrong:", len(scene.prober.wrong), *scene.prober.wrong[:20], sep="\n")
         for role, result in scene.results.items():
             for name, attack in result["attacks"].items():
