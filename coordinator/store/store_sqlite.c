@@ -12,6 +12,7 @@
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/document.h"
 #include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_wal.h"
 
 int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err)
 {
@@ -302,6 +303,7 @@ static void close_store(struct store *store)
     store_sqlite_backup_end(store);
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(self->statements[i]);
+    wal_thread_free(self->wal);
     sqlite3_close(self->db);
     store_guard_end(&self->guard);
     data_dir_unlock(&self->lock);
@@ -378,6 +380,11 @@ static int read_cluster(struct store_sqlite *self, struct error *err)
     return 0;
 }
 
+static int start_wal_thread(struct store_sqlite *self, struct error *err)
+{
+    return wal_thread_new(self->db, sqlite3_db_filename(self->db, "main"), &self->wal, err);
+}
+
 static int open_in(struct store_sqlite *self, const char *data_dir, struct error *err)
 {
     int rc = data_dir_lock(data_dir, &self->lock, err);
@@ -385,6 +392,8 @@ static int open_in(struct store_sqlite *self, const char *data_dir, struct error
         rc = store_guard_before(data_dir, err);
     if (rc == 0)
         rc = store_sqlite_open_file(data_dir, &self->db, err);
+    if (rc == 0)
+        rc = start_wal_thread(self, err);
     if (rc == 0)
         rc = prepare_all(self, err);
     if (rc == 0)

@@ -129,6 +129,7 @@ struct store_sqlite {
     unsigned commits;            /* since it was opened */
     bool folds_on;               /* the last fold left more to be folded */
     struct store_backup *backup; /* under way, or NULL */
+    struct wal_thread *wal;
     sqlite3_stmt *statements[STATEMENT_COUNT];
 };
 
