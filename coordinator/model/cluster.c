@@ -4,45 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/str.h"
 #include "coordinator/model/cluster_internal.h"
-
-enum { WAITING_SEQUENCE_BITS = 48, KEY_MAX = 512 };
-
-const char *node_state_name(enum node_state state)
-{
-    static const char *const names[] = {
-#define X(upper, lower) #lower,
-        NODE_STATES(X)
-#undef X
-    };
-    return names[state];
-}
-
-const char *job_state_name(enum job_state state)
-{
-    static const char *const names[] = {
-#define X(upper, lower) #lower,
-        JOB_STATES(X)
-#undef X
-    };
-    return names[state];
-}
-
-const char *worker_state_name(enum worker_state state)
-{
-    static const char *const names[] = {
-#define X(upper, lower) #lower,
-        WORKER_STATES(X)
-#undef X
-    };
-    return names[state];
-}
-
-bool job_state_ended(enum job_state state)
-{
-    return state == JOB_SUCCEEDED || state == JOB_FAILED || state == JOB_CANCELLED;
-}
 
 struct cluster *cluster_new(uint64_t seed)
 {
@@ -99,52 +61,6 @@ void cluster_free(struct cluster *cluster)
     free(cluster);
 }
 
-/* "tenant\nkey": neither contains a line end, so two pairs never have one name. */
-static const char *key_name(const char *tenant, const char *key, char ret[KEY_MAX])
-{
-    return str_printf(ret, KEY_MAX, "%s\n%s", tenant, key) < 0 ? NULL : ret;
-}
-
-struct node *cluster_node(const struct cluster *cluster, const char *name)
-{
-    return strmap_get(&cluster->nodes, name);
-}
-
-struct job *cluster_job(const struct cluster *cluster, const char *id)
-{
-    return strmap_get(&cluster->jobs_by_id, id);
-}
-
-struct job *cluster_job_named(const struct cluster *cluster, const char *name)
-{
-    return strmap_get(&cluster->jobs_by_name, name);
-}
-
-struct job *cluster_job_by_key(const struct cluster *cluster, const char *tenant,
-                               const char *idempotency_key)
-{
-    char name[KEY_MAX];
-    if (!key_name(tenant, idempotency_key, name))
-        return NULL;
-    return strmap_get(&cluster->jobs_by_key, name);
-}
-
-static void *value_of(const struct map_entry *entry)
-{
-    return entry ? entry->value : NULL;
-}
-
-struct node *cluster_first_node(const struct cluster *cluster)
-{
-    return value_of(strmap_first(&cluster->nodes));
-}
-
-struct node *cluster_next_node(const struct cluster *cluster, const struct node *node)
-{
-    (void)cluster;
-    return value_of(map_next(node->entry));
-}
-
 void cluster_want_pass(struct cluster *cluster, bool wanted)
 {
     cluster->pass_wanted = wanted;
@@ -174,7 +90,7 @@ int64_t cluster_front_due_ms(const struct cluster *cluster)
 
 struct job *cluster_begin_pass(struct cluster *cluster)
 {
-    struct job *first = value_of(map_at_least(&cluster->jobs, cluster->passed_below));
+    struct job *first = cluster_job_from(cluster, cluster->passed_below);
     cluster->passed_below = cluster->next_sequence;
     cluster->passes++;
     return first;
@@ -183,89 +99,6 @@ struct job *cluster_begin_pass(struct cluster *cluster)
 uint64_t cluster_passes(const struct cluster *cluster)
 {
     return cluster->passes;
-}
-
-struct job *cluster_first_job(const struct cluster *cluster)
-{
-    return value_of(map_first(&cluster->jobs));
-}
-
-struct job *cluster_job_from(const struct cluster *cluster, uint64_t sequence)
-{
-    return value_of(map_at_least(&cluster->jobs, sequence));
-}
-
-struct job *cluster_next_job(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(map_at_least(&cluster->jobs, job->sequence + 1));
-}
-
-struct job *cluster_last_job(const struct cluster *cluster)
-{
-    return value_of(map_last(&cluster->jobs));
-}
-
-struct job *cluster_prev_job(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(map_previous(map_find(&cluster->jobs, job->sequence)));
-}
-
-struct job *cluster_first_active_job(const struct cluster *cluster)
-{
-    return value_of(map_first(&cluster->active));
-}
-
-struct job *cluster_next_active_job(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(map_at_least(&cluster->active, job->sequence + 1));
-}
-
-struct job *cluster_first_begun_job(const struct cluster *cluster)
-{
-    return value_of(map_first(&cluster->begun));
-}
-
-struct job *cluster_next_begun_job(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(job->begun ? map_next(job->begun)
-                               : map_at_least(&cluster->begun, job->sequence + 1));
-}
-
-struct job *cluster_first_flexible_job(const struct cluster *cluster)
-{
-    return value_of(map_first(&cluster->flexible));
-}
-
-struct job *cluster_next_flexible_job(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(job->flexible ? map_next(job->flexible)
-                                  : map_at_least(&cluster->flexible, job->sequence + 1));
-}
-
-static uint64_t waiting_key(const struct job *job)
-{
-    return (uint64_t)(SPEC_PRIORITY_LIMIT - job->spec->priority) << WAITING_SEQUENCE_BITS |
-           job->sequence;
-}
-
-struct job *cluster_first_waiting(const struct cluster *cluster)
-{
-    return value_of(map_first(&cluster->waiting));
-}
-
-struct job *cluster_next_waiting(const struct cluster *cluster, const struct job *job)
-{
-    return value_of(map_at_least(&cluster->waiting, waiting_key(job) + 1));
-}
-
-int cluster_nodes_count(const struct cluster *cluster)
-{
-    return (int)strmap_count(&cluster->nodes);
-}
-
-int cluster_jobs_count(const struct cluster *cluster)
-{
-    return (int)cluster->jobs.count;
 }
 
 uint64_t cluster_next_sequence(struct cluster *cluster)
@@ -281,7 +114,7 @@ void cluster_skip_sequences(struct cluster *cluster, uint64_t first)
 
 void cluster_remove_job(struct cluster *cluster, struct job *job)
 {
-    char key[KEY_MAX];
+    char key[JOB_KEY_NAME_MAX];
     insist(job_state_ended(job->state));
     never(job->waiting || map_find(&cluster->active, job->sequence));
     if (cluster_job_named(cluster, job->spec->name) == job) {
@@ -292,7 +125,7 @@ void cluster_remove_job(struct cluster *cluster, struct job *job)
         if (older)
             insist(strmap_set(&cluster->jobs_by_name, older->spec->name, older, NULL) == 0);
     }
-    if (job->idempotency_key[0] && key_name(job->spec->tenant, job->idempotency_key, key) &&
+    if (job->idempotency_key[0] && job_key_name(job->spec->tenant, job->idempotency_key, key) &&
         strmap_get(&cluster->jobs_by_key, key) == job)
         strmap_remove(&cluster->jobs_by_key, key);
     strmap_remove(&cluster->jobs_by_id, job->id);
@@ -322,7 +155,7 @@ int cluster_add_node(struct cluster *cluster, struct node *node, struct error *e
 
 static int index_job(struct cluster *cluster, struct job *job)
 {
-    char key[KEY_MAX];
+    char key[JOB_KEY_NAME_MAX];
     if (map_set(&cluster->jobs, job->sequence, job, NULL) < 0 ||
         strmap_set(&cluster->jobs_by_id, job->id, job, NULL) < 0)
         return E_RESOURCE_EXHAUSTED;
@@ -330,13 +163,13 @@ static int index_job(struct cluster *cluster, struct job *job)
     if ((!namesake || namesake->sequence < job->sequence) &&
         strmap_set(&cluster->jobs_by_name, job->spec->name, job, NULL) < 0)
         return E_RESOURCE_EXHAUSTED;
-    if (job->idempotency_key[0] && key_name(job->spec->tenant, job->idempotency_key, key) &&
+    if (job->idempotency_key[0] && job_key_name(job->spec->tenant, job->idempotency_key, key) &&
         strmap_set(&cluster->jobs_by_key, key, job, NULL) < 0)
         return E_RESOURCE_EXHAUSTED;
     return 0;
 }
 
-static void follow(struct map *map, struct job *job, bool among, struct map_entry **entry)
+static void map_follow(struct map *map, struct job *job, bool among, struct map_entry **entry)
 {
     if (among == (*entry != NULL))
         return;
@@ -347,12 +180,12 @@ static void follow(struct map *map, struct job *job, bool among, struct map_entr
     *entry = among ? map_find(map, job->sequence) : NULL;
 }
 
-static void follow_begun(struct cluster *cluster, struct job *job)
+static void job_follow_state(struct cluster *cluster, struct job *job)
 {
     bool begun = job->state != JOB_QUEUED && !job_state_ended(job->state);
     bool flexible = job->spec->nodes_max > job->spec->nodes_min || job->spec->spares > 0;
-    follow(&cluster->begun, job, begun, &job->begun);
-    follow(&cluster->flexible, job, begun && flexible, &job->flexible);
+    map_follow(&cluster->begun, job, begun, &job->begun);
+    map_follow(&cluster->flexible, job, begun && flexible, &job->flexible);
 }
 
 int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
@@ -378,7 +211,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
     if (job_state_ended(job->state))
         return 0;
     insist(map_set(&cluster->active, job->sequence, job, NULL) == 0);
-    follow_begun(cluster, job);
+    job_follow_state(cluster, job);
     group_take_port(cluster, job, &job->current);
     group_take_port(cluster, job, &job->forming);
     for (int i = 0; i < job->workers_count; i++)
@@ -389,7 +222,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
 
 void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
 {
-    follow_begun(cluster, job);
+    job_follow_state(cluster, job);
     if (job_state_ended(job->state)) {
         never(waiting);
         if (map_remove(&cluster->active, job->sequence))
@@ -401,16 +234,16 @@ void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
     if (waiting == job->waiting)
         return;
     if (waiting) {
-        insist(map_set(&cluster->waiting, waiting_key(job), job, NULL) == 0);
-        insist(map_set(&job->tenant->waiting, waiting_key(job), job, NULL) == 0);
+        insist(map_set(&cluster->waiting, job_waiting_key(job), job, NULL) == 0);
+        insist(map_set(&job->tenant->waiting, job_waiting_key(job), job, NULL) == 0);
     } else {
-        map_remove(&cluster->waiting, waiting_key(job));
-        map_remove(&job->tenant->waiting, waiting_key(job));
+        map_remove(&cluster->waiting, job_waiting_key(job));
+        map_remove(&job->tenant->waiting, job_waiting_key(job));
     }
     job->waiting = waiting;
 }
 
-static void wake(struct heap *heap, struct heap_node *timer, int64_t at_ms, uint64_t sequence)
+static void timer_set(struct heap *heap, struct heap_node *timer, int64_t at_ms, uint64_t sequence)
 {
     if (heap_contains(timer)) {
         if (timer->key == at_ms)
@@ -426,17 +259,17 @@ static void wake(struct heap *heap, struct heap_node *timer, int64_t at_ms, uint
 
 void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms)
 {
-    wake(&cluster->job_timers, &job->timer, at_ms, job->sequence);
+    timer_set(&cluster->job_timers, &job->timer, at_ms, job->sequence);
 }
 
 /* Nodes have no number: equal times are ordered by the earlier pushes and pops, which are the same
  * in every replay. */
 void cluster_wake_node(struct cluster *cluster, struct node *node, int64_t at_ms)
 {
-    wake(&cluster->node_timers, &node->timer, at_ms, 0);
+    timer_set(&cluster->node_timers, &node->timer, at_ms, 0);
 }
 
-static int64_t next_of(const struct heap *heap)
+static int64_t timer_first_ms(const struct heap *heap)
 {
     const struct heap_node *first = heap_peek(heap);
     return first ? first->key : INT64_MAX;
@@ -444,20 +277,21 @@ static int64_t next_of(const struct heap *heap)
 
 int64_t cluster_next_wake(const struct cluster *cluster)
 {
-    int64_t jobs = next_of(&cluster->job_timers), nodes = next_of(&cluster->node_timers);
+    int64_t jobs = timer_first_ms(&cluster->job_timers),
+            nodes = timer_first_ms(&cluster->node_timers);
     return jobs < nodes ? jobs : nodes;
 }
 
 struct job *cluster_due_job(struct cluster *cluster, int64_t now_ms)
 {
-    if (next_of(&cluster->job_timers) > now_ms)
+    if (timer_first_ms(&cluster->job_timers) > now_ms)
         return NULL;
     return heap_entry(heap_pop(&cluster->job_timers), struct job, timer);
 }
 
 struct node *cluster_due_node(struct cluster *cluster, int64_t now_ms)
 {
-    if (next_of(&cluster->node_timers) > now_ms)
+    if (timer_first_ms(&cluster->node_timers) > now_ms)
         return NULL;
     return heap_entry(heap_pop(&cluster->node_timers), struct node, timer);
 }

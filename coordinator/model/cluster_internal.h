@@ -29,6 +29,12 @@ struct cluster {
     struct rng rng;
 };
 
+/* "tenant\nkey", the name in jobs_by_key; NULL if it is too long. */
+enum { JOB_KEY_NAME_MAX = 512 };
+const char *job_key_name(const char *tenant, const char *key, char ret[JOB_KEY_NAME_MAX]);
+/* The place in `waiting`. */
+uint64_t job_waiting_key(const struct job *job);
+
 /* Occupy or free a living worker's resources on its node. */
 void worker_take(struct cluster *cluster, struct job *job, const struct worker *worker);
 void worker_give(struct cluster *cluster, struct job *job, const struct worker *worker);

@@ -19,7 +19,7 @@ void ledger_begin(struct ledger *ledger, int64_t now_ms)
     *ledger = (struct ledger){.open = true, .begun_ms = now_ms, .at_ms = now_ms, .sign_ms = now_ms};
 }
 
-static bool trains(enum ledger_phase phase)
+static bool phase_trains(enum ledger_phase phase)
 {
     return phase == LEDGER_PRODUCTIVE || phase == LEDGER_REWORK;
 }
@@ -33,7 +33,7 @@ static int64_t patience_ms(const struct ledger *ledger)
 /* The typical step is unknown for a program without step reports. */
 int64_t ledger_hangs_at_ms(const struct ledger *ledger)
 {
-    if (!trains(ledger->phase) || !ledger->typical_step_ms || ledger->hangs)
+    if (!phase_trains(ledger->phase) || !ledger->typical_step_ms || ledger->hangs)
         return INT64_MAX;
     return ledger->sign_ms + patience_ms(ledger);
 }
@@ -54,9 +54,9 @@ void ledger_charge(struct ledger *ledger, int64_t now_ms)
 
 void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms)
 {
-    if (trains(phase) && !trains(ledger->phase))
+    if (phase_trains(phase) && !phase_trains(ledger->phase))
         ledger->sign_ms = now_ms;
-    ledger->hangs = ledger->hangs && trains(phase);
+    ledger->hangs = ledger->hangs && phase_trains(phase);
     ledger->phase = phase;
 }
 
@@ -71,9 +71,9 @@ void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
         int64_t mean_ms = known ? ledger->typical_step_ms : each_ms;
         if (known && each_ms > patience_ms(ledger)) /* a hang is not typical for later steps */
             each_ms = patience_ms(ledger);
-        if (trains(ledger->phase))
+        if (phase_trains(ledger->phase))
             ledger->typical_step_ms = mean_ms + (each_ms - mean_ms) / MEAN_PARTS;
-        if (trains(ledger->phase) && ledger->typical_step_ms < 1)
+        if (phase_trains(ledger->phase) && ledger->typical_step_ms < 1)
             ledger->typical_step_ms = 1;
         ledger->sign_ms = now_ms;
         ledger->hangs = false;
@@ -96,7 +96,7 @@ void ledger_close(struct ledger *ledger)
     ledger->step = ledger->best_step = 0;
 }
 
-static void take(int64_t *from, int64_t *to, int64_t *left)
+static void move_ms(int64_t *from, int64_t *to, int64_t *left)
 {
     int64_t part = *left < *from ? *left : *from;
     *from -= part;
@@ -108,7 +108,7 @@ void ledger_saved(struct ledger *ledger, int64_t ms)
 {
     enum ledger_phase first = ledger->phase == LEDGER_REWORK ? LEDGER_REWORK : LEDGER_PRODUCTIVE;
     if (ms > 0 && ledger->open)
-        take(&ledger->ms[first], &ledger->ms[LEDGER_CHECKPOINT], &ms);
+        move_ms(&ledger->ms[first], &ledger->ms[LEDGER_CHECKPOINT], &ms);
 }
 
 void ledger_shift(struct ledger *ledger, int64_t by_ms)

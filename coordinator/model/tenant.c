@@ -60,7 +60,7 @@ void tenant_end_job(const struct job *job)
     tenant_count_job(job, 1);
 }
 
-static int refuse(const char *field, const char *hint, struct error *err)
+static int refuse_fact(const char *field, const char *hint, struct error *err)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s of a tenant is out of range", field);
     error_field(err, "%s", field);
@@ -71,14 +71,14 @@ static int refuse(const char *field, const char *hint, struct error *err)
 int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, struct error *err)
 {
     if (facts->name[0] == 0)
-        return refuse("name", "1 to 63 bytes", err);
+        return refuse_fact("name", "1 to 63 bytes", err);
     if (facts->weight < 1 || facts->weight > TENANT_WEIGHT_MAX)
-        return refuse("weight", "1 to 10000", err);
+        return refuse_fact("weight", "1 to 10000", err);
     if (facts->guaranteed_slots < 0 || facts->guaranteed_slots > TENANT_SLOTS_MAX)
-        return refuse("guaranteed_slots", "0 or more", err);
+        return refuse_fact("guaranteed_slots", "0 or more", err);
     if (facts->limit_slots < 0 || facts->limit_slots > TENANT_SLOTS_MAX ||
         (facts->limit_slots && facts->limit_slots < facts->guaranteed_slots))
-        return refuse("limit_slots", "0 for none, else at least what is guaranteed", err);
+        return refuse_fact("limit_slots", "0 for none, else at least what is guaranteed", err);
     if (!cluster_tenant(cluster, facts->name) && strmap_count(&cluster->tenants) >= TENANTS_MAX)
         return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d tenants",
                          TENANTS_MAX);
@@ -89,14 +89,14 @@ int cluster_set_tenant(struct cluster *cluster, const struct tenant *facts, stru
     return 0;
 }
 
-static double decay(double span_ms)
+static double use_left(double span_ms)
 {
     return span_ms <= 0 ? 1 : exp2(-span_ms / USE_HALF_LIFE_MS);
 }
 
 double tenant_use(const struct tenant *tenant, int64_t now_ms)
 {
-    double left = decay((double)(now_ms - tenant->use_at_ms));
+    double left = use_left((double)(now_ms - tenant->use_at_ms));
     return tenant->use * left + tenant->slots_used * (1 - left);
 }
 
@@ -110,20 +110,21 @@ static double guess_use(const struct job *job, int64_t wall_ms)
     int world = job->current.world ? job->current.world : spec_world(spec, spec->nodes_min);
     int64_t end_ms = job->ended_wall_ms ? job->ended_wall_ms : wall_ms;
     return world * spec->resources.slots *
-           (decay((double)(wall_ms - end_ms)) - decay((double)(wall_ms - job->started_wall_ms)));
+           (use_left((double)(wall_ms - end_ms)) -
+            use_left((double)(wall_ms - job->started_wall_ms)));
 }
 
 double job_use(const struct job *job, int64_t wall_ms)
 {
     if (!job->use_wall_ms)
         return guess_use(job, wall_ms);
-    double left = decay((double)(wall_ms - job->use_wall_ms));
+    double left = use_left((double)(wall_ms - job->use_wall_ms));
     return job->use * left + job->slots_used * (1 - left);
 }
 
 double tenant_forgotten_use(const struct tenant *tenant, int64_t wall_ms)
 {
-    return tenant->forgotten_use * decay((double)(wall_ms - tenant->forgotten_wall_ms));
+    return tenant->forgotten_use * use_left((double)(wall_ms - tenant->forgotten_wall_ms));
 }
 
 void tenant_charge_forgotten(struct tenant *tenant, double use, int64_t wall_ms)
