@@ -80,7 +80,7 @@ static void offer_nodes(struct offer *offer, struct client *client)
 }
 
 /* A word before is `action`: a name that is being made is not offered. */
-static bool says(const struct offer *offer, const char *action)
+static bool has_word(const struct offer *offer, const char *action)
 {
     for (size_t i = 0; i + 1 < offer->count; i++)
         if (strcmp(offer->words[i], action) == 0)
@@ -105,7 +105,7 @@ static void offer_tokens(struct offer *offer, struct client *client)
     struct error ignored = {0};
     Muster__ListTokensRequest request = MUSTER__LIST_TOKENS_REQUEST__INIT;
     Muster__ListTokensAnswer *answer = NULL;
-    if (!says(offer, "revoke") ||
+    if (!has_word(offer, "revoke") ||
         client_call(client, "ListTokens", &request, &offer->how, &answer, &ignored) != 0)
         return;
     for (size_t i = 0; i < answer->n_tokens; i++)
@@ -204,7 +204,7 @@ static void offer_names(struct offer *offer, const struct args_command *of)
     else if (strcmp(values, "set") == 0)
         offer_settings(offer);
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-        if (strcmp(values, lists[i].values) != 0 || says(offer, "create"))
+        if (strcmp(values, lists[i].values) != 0 || has_word(offer, "create"))
             continue;
         if (client_open(offer->args, &client, &ignored) == 0)
             lists[i].offer(offer, &client);
@@ -230,7 +230,7 @@ static bool offer_cut_value(struct offer *offer)
 }
 
 /* words: verb, ..., partial */
-static int complete(const struct args *args)
+static int print_candidates(const struct args *args)
 {
     size_t count = args->word_count;
     struct offer offer = {.args = args,
@@ -264,10 +264,10 @@ static const char fish_script[] =
     "complete -c muster -a '(set -l line (commandline -opc) (commandline -ct); "
     "muster completion --words -- $line[2..-1] 2>/dev/null)'\n";
 
-static int run(const struct args *args)
+static int run_completion(const struct args *args)
 {
     if (args_flag(args, "words"))
-        return complete(args);
+        return print_candidates(args);
     const char *shell = args->word_count ? args->words[0] : "bash";
     if (strcmp(shell, "bash") == 0) {
         fputs(bash_script, stdout);
@@ -283,4 +283,5 @@ static int run(const struct args *args)
     return EXIT_DONE;
 }
 
-const struct verb verb_completion = {.name = "completion", .command = &command, .run = run};
+const struct verb verb_completion = {
+    .name = "completion", .command = &command, .run = run_completion};

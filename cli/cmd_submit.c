@@ -62,8 +62,8 @@ static const struct args_command run_command = {
 };
 
 /* A key of our own makes the retries of this one submit safe. */
-static int submit(struct client *client, Muster__JobSpec *spec, const char *key, Muster__Job **ret,
-                  struct error *err)
+static int submit_spec(struct client *client, Muster__JobSpec *spec, const char *key,
+                       Muster__Job **ret, struct error *err)
 {
     struct rng_source rng = rng_os();
     uint8_t bytes[16];
@@ -83,8 +83,8 @@ static void show_warnings(const Muster__Job *job)
         fprintf(stderr, "muster: warning: %s\n", job->warnings[i]);
 }
 
-static int prepare(const struct args *args, const char *key, struct client *ret_client,
-                   Muster__Job **ret_job)
+static int submit_input(const struct args *args, const char *key, struct client *ret_client,
+                        Muster__Job **ret_job)
 {
     struct error err = {0};
     struct job_input input = {0};
@@ -95,7 +95,7 @@ static int prepare(const struct args *args, const char *key, struct client *ret_
     }
     rc = client_open(args, ret_client, &err);
     if (rc == 0)
-        rc = submit(ret_client, input.spec, key, ret_job, &err);
+        rc = submit_spec(ret_client, input.spec, key, ret_job, &err);
     if (rc != 0)
         job_input_blame(&input, &err);
     job_input_fini(&input);
@@ -108,7 +108,7 @@ static int run_submit(const struct args *args)
 {
     struct client client = {0};
     Muster__Job *job = NULL;
-    int code = prepare(args, args_text(args, "key"), &client, &job);
+    int code = submit_input(args, args_text(args, "key"), &client, &job);
     if (code == 0 && !client_printed(args, job)) {
         printf("%s\n", job->id);
         if (job->state == MUSTER__JOB__STATE__queued && job->reason && job->reason->text[0])
@@ -124,7 +124,7 @@ static int run_run(const struct args *args)
     struct client client = {0};
     Muster__Job *job = NULL;
     bool exit_code = args_flag(args, "exit-code");
-    int code = prepare(args, NULL, &client, &job);
+    int code = submit_input(args, NULL, &client, &job);
     if (code == 0) {
         bool many = job->spec && job->spec->nodes &&
                     job->spec->nodes->max * job->spec->workers_per_node > 1;

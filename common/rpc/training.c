@@ -22,7 +22,7 @@ static struct tree *map_at(const struct widen *w, struct tree *map, const char *
     return widen_put(w, map, name, inner, origin) == 0 ? inner : NULL;
 }
 
-static int text_of(const struct widen *w, const struct tree *node, const char **ret)
+static int value_text(const struct widen *w, const struct tree *node, const char **ret)
 {
     struct buf text = {0};
     int rc = 0;
@@ -67,8 +67,8 @@ static const ProtobufCFieldDescriptor *field_of(const char *name)
 }
 
 /* 0 in a field means absent: an explicit 0 is in the map. */
-static bool field_can_say(const ProtobufCFieldDescriptor *field, enum setting setting,
-                          const struct setting_parsed *parsed)
+static bool field_can_hold(const ProtobufCFieldDescriptor *field, enum setting setting,
+                           const struct setting_parsed *parsed)
 {
     if (!field)
         return false;
@@ -94,13 +94,13 @@ static int refuse_use(const struct widen *w, const struct tree *node, enum setti
 }
 
 /* One setting into its field, or into the map. */
-static int take(const struct widen *w, const struct tree *node, enum setting setting)
+static int put_setting(const struct widen *w, const struct tree *node, enum setting setting)
 {
     const char *name = setting_rows[setting].name, *text;
     struct setting_parsed parsed;
     if (setting_rows[setting].use != SETTING_OF_JOB)
         return refuse_use(w, node, setting);
-    int rc = text_of(w, node, &text);
+    int rc = value_text(w, node, &text);
     if (rc || !*text) /* an empty text means absent, like an empty variable */
         return rc;
     struct error why = {0};
@@ -112,7 +112,7 @@ static int take(const struct widen *w, const struct tree *node, enum setting set
     }
     struct tree *map = w->training;
     const char *key = name;
-    if (field_can_say(field_of(name), setting, &parsed)) {
+    if (field_can_hold(field_of(name), setting, &parsed)) {
         const char *dot = strchr(name, '.');
         char section[PATH_BYTES];
         if (dot) {
@@ -130,7 +130,7 @@ static int take(const struct widen *w, const struct tree *node, enum setting set
     return widen_put(w, map, key, tree_string(w->arena, text), node);
 }
 
-static int unknown(const struct widen *w, const struct tree *node, const char *path)
+static int refuse_key(const struct widen *w, const struct tree *node, const char *path)
 {
     tree_fail(node, w->err, "no setting is called \"%s\"", path);
     settings_meant(w->err, path);
@@ -138,14 +138,14 @@ static int unknown(const struct widen *w, const struct tree *node, const char *p
 }
 
 /* The schema's own spelling of a key that proto3 JSON lets be written in camel case. */
-static const char *spelling(const ProtobufCMessageDescriptor *type, const char *key)
+static const char *schema_spelling(const ProtobufCMessageDescriptor *type, const char *key)
 {
     const ProtobufCFieldDescriptor *field = type ? field_find(type, key) : NULL;
     return field ? field->name : key;
 }
 
-static int take_map(const struct widen *w, const struct tree *map, const char *prefix,
-                    const ProtobufCMessageDescriptor *type)
+static int put_settings(const struct widen *w, const struct tree *map, const char *prefix,
+                        const ProtobufCMessageDescriptor *type)
 {
     const struct tree *node;
     if (map->kind != TREE_MAP)
@@ -153,21 +153,22 @@ static int take_map(const struct widen *w, const struct tree *map, const char *p
                          tree_kind_name(map->kind));
     tree_each(node, map) {
         char path[PATH_BYTES];
-        const char *key = spelling(type, node->key);
+        const char *key = schema_spelling(type, node->key);
         if (str_printf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", key))
             return tree_fail(node, w->err, "this key is too long");
         int setting = settings_find(path), rc = 0;
         if (node->kind == TREE_NULL)
             continue;
         if (setting >= 0)
-            rc = take(w, node, (enum setting)setting);
+            rc = put_setting(w, node, (enum setting)setting);
         else if (strcmp(path, "settings") == 0) /* as the schema shows it */
-            rc = take_map(w, node, "", NULL);
+            rc = put_settings(w, node, "", NULL);
         else if (settings_section(path))
-            rc = take_map(w, node, path,
-                          strcmp(path, "mesh") == 0 ? &muster__training__mesh__descriptor : NULL);
+            rc = put_settings(w, node, path,
+                              strcmp(path, "mesh") == 0 ? &muster__training__mesh__descriptor
+                                                        : NULL);
         else
-            rc = unknown(w, node, path);
+            rc = refuse_key(w, node, path);
         if (rc)
             return rc;
     }
@@ -175,7 +176,7 @@ static int take_map(const struct widen *w, const struct tree *map, const char *p
 }
 
 /* checkpoint: {patience: 5m}, which no one but libworker reads. */
-static int take_checkpoint(const struct widen *w, struct tree *checkpoint)
+static int move_checkpoint(const struct widen *w, struct tree *checkpoint)
 {
     const struct tree *node = tree_first(checkpoint), *next;
     for (; node; node = next) {
@@ -185,7 +186,7 @@ static int take_checkpoint(const struct widen *w, struct tree *checkpoint)
             str_printf(path, sizeof(path), "checkpoint.%s", node->key))
             continue;
         int setting = settings_find(path);
-        int rc = setting < 0 ? 0 : take(w, node, (enum setting)setting);
+        int rc = setting < 0 ? 0 : put_setting(w, node, (enum setting)setting);
         if (rc)
             return rc;
         if (setting >= 0)
@@ -194,7 +195,7 @@ static int take_checkpoint(const struct widen *w, struct tree *checkpoint)
     return 0;
 }
 
-static struct tree *part(const struct tree *spec, const char *name)
+static struct tree *section_of(const struct tree *spec, const char *name)
 {
     struct tree *node = tree_get(spec, name);
     return node && node->kind != TREE_NULL ? node : NULL;
@@ -202,13 +203,14 @@ static struct tree *part(const struct tree *spec, const char *name)
 
 int training_widen(struct arena *arena, struct tree *spec, struct error *err)
 {
-    struct tree *training = part(spec, "training"), *checkpoint = part(spec, "checkpoint");
+    struct tree *training = section_of(spec, "training"),
+                *checkpoint = section_of(spec, "checkpoint");
     struct widen w = {.arena = arena, .training = tree_map(arena), .err = err};
     if (!w.training)
         return widen_no_memory(&w);
-    int rc = training ? take_map(&w, training, "", &muster__training__descriptor) : 0;
+    int rc = training ? put_settings(&w, training, "", &muster__training__descriptor) : 0;
     if (rc == 0 && checkpoint && checkpoint->kind == TREE_MAP)
-        rc = take_checkpoint(&w, checkpoint);
+        rc = move_checkpoint(&w, checkpoint);
     if (rc == 0 && (training || tree_first(w.training)))
         rc = widen_put(&w, spec, "training", w.training, training ? training : spec);
     return rc;
@@ -223,7 +225,7 @@ struct list {
     struct error *err;
 };
 
-static int add(struct list *list, const char *name, const char *value)
+static int add_setting(struct list *list, const char *name, const char *value)
 {
     for (int i = 0; i < list->count; i++) {
         if (strcmp(list->items[i].name, name) != 0)
@@ -279,7 +281,7 @@ static int list_fields(struct list *list, const char *prefix, const ProtobufCMes
             const ProtobufCMessage *inner = *(ProtobufCMessage *const *)at;
             rc = inner ? list_fields(list, name, inner) : 0;
         } else if (*field_text(field, at, text)) {
-            rc = add(list, name, field_text(field, at, text));
+            rc = add_setting(list, name, field_text(field, at, text));
         }
         if (rc)
             return rc;
@@ -296,7 +298,7 @@ int training_list(const Muster__Training *training, struct arena *arena,
     if (rc == 0 && training)
         rc = list_fields(&list, "", &training->base);
     for (size_t i = 0; rc == 0 && training && i < training->n_settings; i++)
-        rc = add(&list, training->settings[i]->key, training->settings[i]->value);
+        rc = add_setting(&list, training->settings[i]->key, training->settings[i]->value);
     if (rc)
         return rc;
     *ret = list.items;

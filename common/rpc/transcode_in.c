@@ -29,7 +29,7 @@ static int no_memory(const struct input *in)
     return error_set(in->err, E_RESOURCE_EXHAUSTED, "no memory for the message");
 }
 
-static int wanted(const struct input *in, const struct tree *node, const char *what)
+static int refuse_kind(const struct input *in, const struct tree *node, const char *what)
 {
     if (node->kind == TREE_STRING)
         return tree_fail(node, in->err, "expected %s, found \"%.*s\"", what, SHOWN_MAX,
@@ -87,7 +87,7 @@ static int read_whole(const struct input *in, const struct tree *node, struct wh
     } else if (node->kind == TREE_STRING) {
         good = whole_of_text(node->string, ret);
     }
-    return good ? 0 : wanted(in, node, "a whole number");
+    return good ? 0 : refuse_kind(in, node, "a whole number");
 }
 
 static int read_signed(const struct input *in, const struct tree *node, int bits, int64_t *ret)
@@ -128,7 +128,7 @@ static int read_double(const struct input *in, const struct tree *node, double *
         return 0;
     }
     if (node->kind != TREE_STRING)
-        return wanted(in, node, "a number");
+        return refuse_kind(in, node, "a number");
     if (strcmp(node->string, "NaN") == 0)
         *ret = (double)NAN;
     else if (strcmp(node->string, "Infinity") == 0)
@@ -136,7 +136,7 @@ static int read_double(const struct input *in, const struct tree *node, double *
     else if (strcmp(node->string, "-Infinity") == 0)
         *ret = -(double)INFINITY;
     else if (parse_f64(node->string, ret, NULL) != 0)
-        return wanted(in, node, "a number");
+        return refuse_kind(in, node, "a number");
     return 0;
 }
 
@@ -175,7 +175,7 @@ static int read_string(const struct input *in, const struct tree *node, char **r
     char buffer[FORMAT_MAX];
     const char *text = text_of(in, node, buffer);
     if (!text)
-        return wanted(in, node, "text");
+        return refuse_kind(in, node, "text");
     size_t size = strlen(text) + 1;
     char *copy = rpc_message_alloc(size);
     if (!copy)
@@ -188,13 +188,13 @@ static int read_string(const struct input *in, const struct tree *node, char **r
 static int read_bytes(const struct input *in, const struct tree *node, ProtobufCBinaryData *ret)
 {
     if (node->kind != TREE_STRING)
-        return wanted(in, node, "bytes in base64");
+        return refuse_kind(in, node, "bytes in base64");
     uint8_t *data = rpc_message_alloc(strlen(node->string) / 4 * 3 + 3);
     if (!data)
         return no_memory(in);
     if (base64_decode(node->string, data, &ret->len) != 0) {
         free(data);
-        return wanted(in, node, "bytes in base64");
+        return refuse_kind(in, node, "bytes in base64");
     }
     ret->data = data;
     return 0;
@@ -226,7 +226,7 @@ static int read_enum(const struct input *in, const struct tree *node,
         return rc;
     }
     if (node->kind != TREE_STRING)
-        return wanted(in, node, "a name");
+        return refuse_kind(in, node, "a name");
     for (unsigned i = 0; i < type->n_values; i++) {
         if (strcmp(type->values[i].name, node->string) == 0) {
             *ret = type->values[i].value;
@@ -239,7 +239,7 @@ static int read_enum(const struct input *in, const struct tree *node,
 static int read_bool(const struct input *in, const struct tree *node, protobuf_c_boolean *ret)
 {
     if (node->kind != TREE_BOOL)
-        return wanted(in, node, "true or false");
+        return refuse_kind(in, node, "true or false");
     *ret = node->boolean;
     return 0;
 }
@@ -287,7 +287,7 @@ static int read_value(const struct input *in, const struct tree *node,
     case PROTOBUF_C_TYPE_MESSAGE:
         return read_message(in, node, field->descriptor, depth + 1, member);
     }
-    return wanted(in, node, "a type this program knows");
+    return refuse_kind(in, node, "a type this program knows");
 }
 
 /* Room for `count` values, all zero; the message frees them whatever happens next. */
@@ -307,7 +307,7 @@ static int read_list(const struct input *in, const struct tree *node,
     bool single = in->lenient && field->type == PROTOBUF_C_TYPE_STRING && node->kind != TREE_MAP &&
                   node->kind != TREE_LIST;
     if (node->kind != TREE_LIST && !single)
-        return wanted(in, node, "a list");
+        return refuse_kind(in, node, "a list");
     size_t *count = field_count(message, field);
     char *array = array_new(field_member(message, field), single ? 1 : node->count, bytes);
     if (!array)
@@ -362,7 +362,7 @@ static int read_map(const struct input *in, const struct tree *node,
                     const ProtobufCFieldDescriptor *field, int depth, ProtobufCMessage *message)
 {
     if (node->kind != TREE_MAP)
-        return wanted(in, node, "a map");
+        return refuse_kind(in, node, "a map");
     const ProtobufCMessageDescriptor *type = field->descriptor;
     size_t *count = field_count(message, field);
     ProtobufCMessage **array =
@@ -432,7 +432,7 @@ static int read_message(const struct input *in, const struct tree *node,
                         const ProtobufCMessageDescriptor *type, int depth, ProtobufCMessage **ret)
 {
     if (node->kind != TREE_MAP)
-        return wanted(in, node, "a map");
+        return refuse_kind(in, node, "a map");
     if (depth > TRANSCODE_DEPTH_MAX)
         return tree_fail(node, in->err, "nested deeper than %d", TRANSCODE_DEPTH_MAX);
     ProtobufCMessage *message = message_new(type);

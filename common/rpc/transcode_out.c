@@ -96,7 +96,7 @@ static struct tree *write_value(const struct output *out, const ProtobufCFieldDe
 
 /* tree_map_set looks for the key first, which would make a large map quadratic; here every key is
  * known to be new. */
-static int append(struct tree *map, const char *key, struct tree *value)
+static int map_append(struct tree *map, const char *key, struct tree *value)
 {
     if (!value)
         return E_RESOURCE_EXHAUSTED;
@@ -138,7 +138,7 @@ static struct tree *write_map(const struct output *out, const ProtobufCMessage *
         const ProtobufCMessage *entry = e->value;
         const ProtobufCFieldDescriptor *value = &entry->descriptor->fields[1];
         const char *key = arena_strdup(out->arena, e->name);
-        rc = key ? append(map, key, write_value(out, value, field_member(entry, value)))
+        rc = key ? map_append(map, key, write_value(out, value, field_member(entry, value)))
                  : E_RESOURCE_EXHAUSTED;
     }
     strmap_fini(&sorted);
@@ -204,7 +204,7 @@ static struct tree *write_message(const struct output *out, const ProtobufCMessa
             value = tree_null(out->arena);
         else
             value = write_value(out, field, field_member(message, field));
-        if (append(map, field->name, value) != 0)
+        if (map_append(map, field->name, value) != 0)
             return NULL;
     }
     return map;

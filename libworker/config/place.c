@@ -37,7 +37,7 @@ const char *place_name(enum place_kind kind)
     return "alone";
 }
 
-static const char *get(const struct environment *environment, const char *name)
+static const char *variable_of(const struct environment *environment, const char *name)
 {
     const char *text = name ? environment->get(environment->arg, name) : NULL;
     return text && *text ? text : NULL;
@@ -46,7 +46,7 @@ static const char *get(const struct environment *environment, const char *name)
 static int read_number(const struct environment *environment, const char *name, int64_t max,
                        int *ret, struct error *err)
 {
-    const char *text = get(environment, name);
+    const char *text = variable_of(environment, name);
     if (!text)
         return error_set(err, WK_EINVAL, "%s is not set", name);
     int64_t number;
@@ -64,10 +64,10 @@ static int read_local(const struct environment *environment, const struct launch
     place->local_rank = 0;
     place->local_world = 1;
     int rc = 0;
-    if (get(environment, launcher->local_rank))
+    if (variable_of(environment, launcher->local_rank))
         rc = read_number(environment, launcher->local_rank, PLACE_WORLD_MAX - 1, &place->local_rank,
                          err);
-    if (!rc && get(environment, launcher->local_world))
+    if (!rc && variable_of(environment, launcher->local_world))
         rc = read_number(environment, launcher->local_world, PLACE_WORLD_MAX, &place->local_world,
                          err);
     if (!rc && place->local_world <= place->local_rank)
@@ -78,7 +78,7 @@ static int read_local(const struct environment *environment, const struct launch
 /* The launch node of an allocation, from the variables that srun sets. */
 static const char *default_master(const struct environment *environment, enum place_kind kind)
 {
-    return kind == PLACE_SLURM ? get(environment, "SLURM_LAUNCH_NODE_IPADDR") : NULL;
+    return kind == PLACE_SLURM ? variable_of(environment, "SLURM_LAUNCH_NODE_IPADDR") : NULL;
 }
 
 /* A name that is too long is replaced by its digest. */
@@ -97,9 +97,10 @@ static void name_run(struct place *place, const char *launcher, const char *name
 /* The parts of a heterogeneous job have numbers of their own. */
 static void name_slurm_run(const struct environment *environment, struct place *place)
 {
-    const char *job = get(environment, "SLURM_JOB_ID"), *step = get(environment, "SLURM_STEP_ID");
+    const char *job = variable_of(environment, "SLURM_JOB_ID"),
+               *step = variable_of(environment, "SLURM_STEP_ID");
     char name[PLACE_RUN_BYTES];
-    if (job && step && !get(environment, "SLURM_HET_SIZE") &&
+    if (job && step && !variable_of(environment, "SLURM_HET_SIZE") &&
         str_printf(name, sizeof(name), "%s.%s", job, step) == 0)
         name_run(place, "Slurm", name);
 }
@@ -107,15 +108,16 @@ static void name_slurm_run(const struct environment *environment, struct place *
 static void read_run(const struct environment *environment, struct place *place)
 {
     const char *name = NULL;
-    if (place->kind == PLACE_ENV && (name = get(environment, "TORCHELASTIC_RUN_ID")) != NULL) {
+    if (place->kind == PLACE_ENV &&
+        (name = variable_of(environment, "TORCHELASTIC_RUN_ID")) != NULL) {
         name_run(place, "torchrun", name);
         place->port_is_shared = true;
     }
     if (place->kind == PLACE_SLURM)
         name_slurm_run(environment, place);
     if (place->kind == PLACE_OPENMPI) {
-        name = get(environment, "PMIX_NAMESPACE");
-        name = name ? name : get(environment, "OMPI_MCA_ess_base_jobid");
+        name = variable_of(environment, "PMIX_NAMESPACE");
+        name = name ? name : variable_of(environment, "OMPI_MCA_ess_base_jobid");
         if (name)
             name_run(place, "Open MPI", name);
     }
@@ -124,13 +126,13 @@ static void read_run(const struct environment *environment, struct place *place)
 static int read_master(const struct environment *environment, struct place *place,
                        struct error *err)
 {
-    const char *addr = get(environment, "MASTER_ADDR");
+    const char *addr = variable_of(environment, "MASTER_ADDR");
     if (!addr)
         addr = default_master(environment, place->kind);
     if (addr && str_copy(place->master_addr, sizeof(place->master_addr), addr))
         return error_set(err, WK_EINVAL, "MASTER_ADDR is too long");
     place->master_port = PLACE_PORT_DEFAULT;
-    if (get(environment, "MASTER_PORT"))
+    if (variable_of(environment, "MASTER_PORT"))
         return read_number(environment, "MASTER_PORT", 65535, &place->master_port, err);
     return 0;
 }
@@ -138,7 +140,8 @@ static int read_master(const struct environment *environment, struct place *plac
 static int read_launcher(const struct environment *environment, const struct launcher *launcher,
                          struct place *place, struct error *err)
 {
-    const char *world = get(environment, launcher->world) ? launcher->world : launcher->world_else;
+    const char *world =
+        variable_of(environment, launcher->world) ? launcher->world : launcher->world_else;
     *place = (struct place){.kind = launcher->kind};
     int rc = read_number(environment, launcher->rank, PLACE_WORLD_MAX - 1, &place->rank, err);
     if (!rc)
@@ -165,7 +168,7 @@ static int read_launcher(const struct environment *environment, const struct lau
 /* A process that was to be one of several must not train alone. */
 static int check_alone(const struct environment *environment, struct error *err)
 {
-    const char *text = get(environment, "WORLD_SIZE");
+    const char *text = variable_of(environment, "WORLD_SIZE");
     int64_t world;
     if (!text || parse_i64(text, 0, INT64_MAX, &world, NULL) || world < 2)
         return 0;
@@ -178,8 +181,8 @@ static int check_alone(const struct environment *environment, struct error *err)
 int place_read(const struct environment *environment, struct place *ret, struct error *err)
 {
     struct place place = {.kind = PLACE_ALONE, .world = 1, .local_world = 1};
-    if (get(environment, "MUSTER_WORKER_SOCKET")) {
-        if (!get(environment, "MUSTER_JOB"))
+    if (variable_of(environment, "MUSTER_WORKER_SOCKET")) {
+        if (!variable_of(environment, "MUSTER_JOB"))
             return error_set(err, WK_EINVAL, "MUSTER_WORKER_SOCKET is set without MUSTER_JOB");
         place.kind = PLACE_MUSTER;
         int rc = read_master(environment, &place, err);
@@ -190,9 +193,10 @@ int place_read(const struct environment *environment, struct place *ret, struct 
     for (int i = 0; i < LAUNCHERS; i++) {
         const struct launcher *launcher = &launchers[i];
         /* Inside an allocation but not under srun, Slurm sets only the sizes. */
-        if (!get(environment, launcher->rank))
+        if (!variable_of(environment, launcher->rank))
             continue;
-        if (!get(environment, launcher->world) && !get(environment, launcher->world_else))
+        if (!variable_of(environment, launcher->world) &&
+            !variable_of(environment, launcher->world_else))
             return error_set(err, WK_EINVAL, "started by %s: %s is set but %s is not",
                              launcher->name, launcher->rank, launcher->world);
         int rc = read_launcher(environment, launcher, &place, err);
