@@ -114,7 +114,7 @@ static int take_job(struct question *question, struct error *err)
     int rc = 0;
     if (job) {
         question->message.job = (char *)(uintptr_t)job;
-        rc = job_input_nodes(args, &question->nodes.min, &question->nodes.max, err);
+        rc = job_flags_nodes(args, &question->nodes.min, &question->nodes.max, err);
         question->message.nodes = question->nodes.max ? &question->nodes : NULL;
     } else if (job_input_given(args)) {
         rc = job_input_shape(args, &question->input, err);

@@ -93,3 +93,30 @@ const ProtobufCFieldDescriptor *field_find(const ProtobufCMessageDescriptor *typ
             return &type->fields[i];
     return NULL;
 }
+
+void *field_at(const ProtobufCMessage *message, const char *path,
+               const ProtobufCFieldDescriptor **ret)
+{
+    for (;;) {
+        size_t size = strcspn(path, ".");
+        const ProtobufCFieldDescriptor *field = NULL;
+        for (unsigned i = 0; i < message->descriptor->n_fields && !field; i++) {
+            const char *name = message->descriptor->fields[i].name;
+            if (strlen(name) == size && memcmp(name, path, size) == 0)
+                field = &message->descriptor->fields[i];
+        }
+        if (!field)
+            return NULL;
+        void *member = field_member(message, field);
+        if (!path[size]) {
+            *ret = field;
+            return member;
+        }
+        bool single =
+            field->type == PROTOBUF_C_TYPE_MESSAGE && field->label != PROTOBUF_C_LABEL_REPEATED;
+        message = single ? *(ProtobufCMessage *const *)member : NULL;
+        if (!message)
+            return NULL;
+        path += size + 1;
+    }
+}

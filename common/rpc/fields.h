@@ -31,4 +31,9 @@ void field_set_present(ProtobufCMessage *message, const ProtobufCFieldDescriptor
 const ProtobufCFieldDescriptor *field_find(const ProtobufCMessageDescriptor *type,
                                            const char *name);
 
+/* The member at a dotted path of schema names ("restart.max") and its field. NULL if the schema has
+ * no such path, or if a message on the path is absent. */
+void *field_at(const ProtobufCMessage *message, const char *path,
+               const ProtobufCFieldDescriptor **ret);
+
 #endif

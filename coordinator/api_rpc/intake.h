@@ -1,4 +1,4 @@
-/* Wire to model: requests of clients and agents, bounded and validated before core gets them.
+/* Wire to model: what agents report, bounded and validated before core gets them.
  * Borrowed strings live as long as the message. Pure. */
 #ifndef API_RPC_INTAKE_H
 #define API_RPC_INTAKE_H
@@ -18,17 +18,6 @@ enum {
 
 /* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */
 int intake_name(const char *name, const char *field, struct error *err);
-
-/* Validate by spec_build, name an unnamed job after its command, and store the message's JSON in
- * the spec. The caller gets one reference. */
-int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err);
-
-/* The same from the stored JSON. */
-int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct spec **ret,
-                       struct error *err);
-
-/* True if both ask for the same job, whatever today's rules accept. */
-bool intake_same(const Muster__JobSpec *a, const Muster__JobSpec *b);
 
 /* Fill `ret` (zeroed by the caller). */
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);

@@ -6,6 +6,7 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/intake_spec.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"

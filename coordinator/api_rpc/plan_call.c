@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/intake_spec.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/scheduler/plan.h"

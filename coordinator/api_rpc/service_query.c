@@ -6,7 +6,7 @@
 #include "common/base/assert.h"
 #include "common/rpc/message.h"
 #include "common/rpc/transcode.h"
-#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/intake_spec.h"
 #include "coordinator/api_rpc/service_internal.h"
 
 enum {

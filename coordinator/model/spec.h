@@ -8,27 +8,12 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/settings/job_field.h"
+#include "coordinator/model/spec_input.h"
 
-enum {
-    SPEC_NAME_MAX = 63,
-    SPEC_ARGS_MAX = 1024,
-    SPEC_ENV_MAX = 512,
-    SPEC_SECRETS_MAX = 32,
-    SPEC_LABELS_MAX = 32,
-    SPEC_TEXT_MAX_BYTES = 256 << 10, /* of the whole spec as JSON */
-    SPEC_NODES_MAX = 10000,
-    SPEC_SPARES_MAX = 64,
-    SPEC_WORKERS_PER_NODE_MAX = 64,
-    SPEC_PRIORITY_LIMIT = 1000,
-    SPEC_RESTARTS_DEFAULT = 5,
-};
+enum { SPEC_TEXT_MAX_BYTES = 256 << 10 }; /* of the whole spec as JSON */
 
 enum elastic { ELASTIC_IN_PLACE, ELASTIC_RESTART, ELASTIC_OFF };
-
-struct pair {
-    const char *key;
-    const char *value;
-};
 
 struct resources { /* of one worker */
     int slots;
@@ -36,8 +21,14 @@ struct resources { /* of one worker */
     int64_t memory_bytes; /* 0 = no limit */
 };
 
+struct spec_value {    /* of one field, in canonical units */
+    const char *text;  /* plain texts, names, paths, intervals: never NULL; else NULL */
+    int64_t low, high; /* count, bytes, ms, thousandths, index of a choice; both of a range */
+};
+
 struct spec {
     int references;
+    struct spec_value values[JOB_FIELDS_COUNT]; /* of texts and numbers; the rest is in json */
     const char *json; /* the whole spec, normalised, as proto3 JSON of JobSpec: stored and shown */
     const char *name, *tenant, *workdir;
     int nodes_min, nodes_max, workers_per_node;
@@ -54,44 +45,13 @@ struct spec {
     enum elastic elastic;
     const char *checkpoint_dir; /* "" = none */
     int checkpoint_keep;        /* 0 = all */
-    struct pair *constraints;
+    const struct pair *constraints;
     int constraints_count;
     int secrets_count;     /* that it names; which ones is in json */
     const char *topology;  /* "" = any */
     bool resumes;          /* names the checkpoint to start from */
     const char **warnings; /* one sentence for each part without effect, or not advisable */
     int warnings_count;
-};
-
-struct spec_input { /* proto JobSpec as C values: absent strings are "" or NULL, absent numbers 0 */
-    const char *json; /* the whole spec, normalised */
-    const char *name, *tenant, *workdir;
-    const char *const *command;
-    int command_count;
-    uint32_t nodes_min, nodes_max; /* both 0: 1..1 */
-    uint32_t spares;
-    uint32_t workers_per_node;
-    uint32_t slots;
-    double cpus;
-    const char *memory;
-    const char *priority, *max_runtime;
-    bool has_restart; /* absent: 5 restarts */
-    uint32_t restart_max;
-    const char *backoff, *on_no_progress, *on_failure;
-    const char *elastic;
-    const char *checkpoint_dir, *checkpoint_every;
-    uint32_t checkpoint_keep;
-    const struct pair *constraints;
-    int constraints_count;
-    const char *topology;
-    const struct pair *env;
-    int env_count;
-    const struct pair *secrets; /* variable -> name of a secret */
-    int secrets_count;
-    const struct pair *training; /* names of common/settings/setting.h and values as text */
-    int training_count;
-    bool stored; /* it was accepted once, perhaps under other rules: settings and env are not
-                  * checked */
 };
 
 /* Validate and convert. Copies everything; the caller gets one reference. E_INVALID_ARGUMENT with

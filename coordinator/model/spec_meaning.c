@@ -4,10 +4,10 @@
 
 #include "common/base/assert.h"
 #include "common/base/buf.h"
-#include "coordinator/model/spec.h"
+#include "coordinator/model/spec_internal.h"
 
 /* With its length, so that no text looks like the end of one and the beginning of the next. */
-static void put(struct buf *out, const char *name, const char *text)
+static void put_text(struct buf *out, const char *name, const char *text)
 {
     (void)buf_printf(out, "%s %zu %s\n", name, text ? strlen(text) : 0, text ? text : "");
 }
@@ -33,55 +33,54 @@ static void put_pairs(struct buf *out, const char *name, const struct pair *pair
     qsort(sorted, (size_t)count, sizeof(*sorted), by_key);
     put_number(out, name, count);
     for (int i = 0; i < count; i++) {
-        put(out, "key", sorted[i].key);
-        put(out, "value", sorted[i].value);
+        put_text(out, "key", sorted[i].key);
+        put_text(out, "value", sorted[i].value);
     }
     free(sorted);
 }
 
+enum { RESTARTS_THEN = 5 };
+
 /* A spec stored before this choice existed has no value: it means the default of that time. */
 static bool stops_on_failure(const struct spec *spec, const struct spec_input *in)
 {
-    if (in->on_failure && in->on_failure[0])
+    if (spec_given(in->on_failure))
         return spec->stop_on_failure;
     return spec->nodes_min == spec->nodes_max && !spec->checkpoint_dir[0] &&
-           spec->restart_max == SPEC_RESTARTS_DEFAULT;
+           spec->restart_max == RESTARTS_THEN;
 }
 
-static void put_rules(struct buf *out, const struct spec *spec)
+static void put_value(struct buf *out, const char *name, const struct spec_value *value)
 {
-    put_number(out, "priority", spec->priority);
-    put_number(out, "max_runtime", spec->max_runtime_ms);
-    put_number(out, "restart.max", spec->restart_max);
-    put_number(out, "restart.backoff.min", spec->backoff_min_ms);
-    put_number(out, "restart.backoff.max", spec->backoff_max_ms);
-    put_number(out, "restart.on_no_progress", spec->stop_without_progress);
-    put_number(out, "elastic", spec->elastic);
-    put(out, "checkpoint.dir", spec->checkpoint_dir);
-    put_number(out, "checkpoint.keep", spec->checkpoint_keep);
-    put(out, "topology", spec->topology);
+    if (value->text) {
+        put_text(out, name, value->text);
+        return;
+    }
+    put_number(out, name, value->low);
+    put_number(out, name, value->high);
+}
+
+static void put_words(struct buf *out, const char *name, const char *const *words, int count)
+{
+    put_number(out, name, count);
+    for (int i = 0; i < count; i++)
+        put_text(out, "word", words[i]);
 }
 
 void spec_meaning(const struct spec *spec, const struct spec_input *in, struct buf *out)
 {
-    put(out, "name", spec->name);
-    put(out, "tenant", spec->tenant);
-    put(out, "workdir", spec->workdir);
-    put_number(out, "command", in->command_count);
-    for (int i = 0; i < in->command_count; i++)
-        put(out, "word", in->command[i]);
-    put_number(out, "nodes.min", spec->nodes_min);
-    put_number(out, "nodes.max", spec->nodes_max);
-    put_number(out, "nodes.spares", spec->spares);
-    put_number(out, "workers_per_node", spec->workers_per_node);
-    put_number(out, "slots", spec->resources.slots);
-    put_number(out, "cpus", spec->resources.cpus_milli);
-    put_number(out, "memory", spec->resources.memory_bytes);
-    put_rules(out, spec);
-    put_number(out, "restart.on_failure", stops_on_failure(spec, in));
-    put(out, "checkpoint.every", in->checkpoint_every);
-    put_pairs(out, "constraints", spec->constraints, spec->constraints_count);
-    put_pairs(out, "env", in->env, in->env_count);
-    put_pairs(out, "secrets", in->secrets, in->secrets_count);
-    put_pairs(out, "training", in->training, in->training_count);
+    struct spec_value values[JOB_FIELDS_COUNT];
+    memcpy(values, spec->values, sizeof(values));
+    values[JOB_FIELD_ON_FAILURE].low = stops_on_failure(spec, in);
+    values[JOB_FIELD_ELASTIC].low = spec->elastic; /* of a stored spec, what it has always meant */
+#define PUT_TEXT(key, id, member)        put_value(out, key, &values[JOB_FIELD_##id]);
+#define PUT_COUNT(key, id, member)       put_value(out, key, &values[JOB_FIELD_##id]);
+#define PUT_NUMBER(key, id, member)      put_value(out, key, &values[JOB_FIELD_##id]);
+#define PUT_RANGE(key, id, member)       put_value(out, key, &values[JOB_FIELD_##id]);
+#define PUT_WORDS(key, id, member)       put_words(out, key, in->member, in->member##_count);
+#define PUT_PAIRS(key, id, member)       put_pairs(out, key, in->member, in->member##_count);
+#define PUT_SETTINGS(key, id, member)    put_pairs(out, key, in->member, in->member##_count);
+#define PUT_SETTING(key, id, member)     /* is among the settings */
+#define PUT(id, member, shape, key, ...) PUT_##shape(key, id, member)
+    JOB_FIELDS(PUT, PUT)
 }

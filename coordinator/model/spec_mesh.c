@@ -82,7 +82,7 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
 /* A program's library is unknown, but checkpoints and training settings are for libworker. */
 static bool speaks_to_libworker(const struct spec_input *in)
 {
-    return in->training_count > 0 || (in->checkpoint_dir && in->checkpoint_dir[0]);
+    return in->training_count > 0 || spec_given(in->checkpoint_dir);
 }
 
 static bool is_beyond_libworker(const struct spec *spec)

@@ -8,45 +8,38 @@
 
 enum { SECRET_NAME_MAX = 63, FIELD_MAX = 96, NAMED_MAX = 4, VALUE_MIN_BYTES = 8 };
 
-static int refuse(struct error *err, const char *variable, const char *hint)
+static int refuse_variable(struct error *err, const char *variable, const char *hint)
 {
     error_field(err, "secrets.%.80s", variable);
     error_hint(err, "%s", hint);
     return E_INVALID_ARGUMENT;
 }
 
-static bool is_name(const char *text)
-{
-    size_t size = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789.-");
-    return size > 0 && size <= SECRET_NAME_MAX && !text[size] && text[0] != '-' && text[0] != '.';
-}
-
-static int check_one(const struct spec_input *in, const struct pair *pair, struct error *err)
+static int check_secret(const struct spec_input *in, const struct pair *pair, struct error *err)
 {
     char ignored[SETTING_ENV_MAX];
     const char *key = pair->key;
     if (!spec_is_variable(key)) {
         error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no variable's name", key);
-        return refuse(err, key, "letters, digits and '_', first no digit");
+        return refuse_variable(err, key, "letters, digits and '_', first no digit");
     }
     if (variable_reserved(key) || variable_setting(key) >= 0 || variable_unknown(key, ignored)) {
         error_set(err, E_INVALID_ARGUMENT,
-                  "%.80s cannot be a secret: Muster sets this variable "
-                  "itself",
-                  key);
-        return refuse(err, key, "take a name that does not begin with MUSTER_");
+                  "%.80s cannot be a secret: Muster sets this variable itself", key);
+        return refuse_variable(err, key, "take a name that does not begin with MUSTER_");
     }
-    if (!is_name(pair->value)) {
+    if (!spec_is_name(pair->value)) {
         /* It may be the value itself, so do not repeat it. */
         error_set(err, E_INVALID_ARGUMENT, "secrets.%.80s is not the name of a secret", key);
-        return refuse(err, key,
-                      "lower-case letters, digits, '.' and '-', 63 at most; the value is set by "
-                      "`muster secret set NAME`");
+        return refuse_variable(
+            err, key,
+            "lower-case letters, digits, '.' and '-', 63 at most; the value is set by "
+            "`muster secret set NAME`");
     }
     for (int i = 0; i < in->env_count; i++)
         if (strcmp(in->env[i].key, key) == 0) {
             error_set(err, E_INVALID_ARGUMENT, "%.80s is in env and in secrets", key);
-            return refuse(err, key, "set it once, under secrets");
+            return refuse_variable(err, key, "set it once, under secrets");
         }
     return 0;
 }
@@ -54,14 +47,8 @@ static int check_one(const struct spec_input *in, const struct pair *pair, struc
 int spec_check_secrets(const struct spec_input *in, struct error *err)
 {
     int rc = 0;
-    if (in->secrets_count > SPEC_SECRETS_MAX) {
-        error_set(err, E_INVALID_ARGUMENT, "too many secrets");
-        error_field(err, "secrets");
-        error_hint(err, "%d at most", SPEC_SECRETS_MAX);
-        return E_INVALID_ARGUMENT;
-    }
     for (int i = 0; rc == 0 && i < in->secrets_count; i++)
-        rc = check_one(in, &in->secrets[i], err);
+        rc = check_secret(in, &in->secrets[i], err);
     return rc;
 }
 

@@ -5,23 +5,10 @@
 
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/settings/job_field.h"
 #include "libworker/config/settings.h"
 
-/* Keys of a job spec that are not about training: such a file is also a config file. */
-static const char *const job_keys[] = {"name",      "tenant",           "command",     "nodes",
-                                       "resources", "priority",         "max_runtime", "restart",
-                                       "elastic",   "constraints",      "topology",    "env",
-                                       "workdir",   "workers_per_node", NULL};
-
-static bool is_job_key(const char *key)
-{
-    for (int i = 0; job_keys[i]; i++)
-        if (strcmp(job_keys[i], key) == 0)
-            return true;
-    return false;
-}
-
-static int scalar_text(const struct tree *node, struct buf *out, struct error *err)
+static int put_scalar(const struct tree *node, struct buf *out, struct error *err)
 {
     switch (node->kind) {
     case TREE_STRING:
@@ -39,21 +26,21 @@ static int scalar_text(const struct tree *node, struct buf *out, struct error *e
     return tree_fail(node, err, "expected one value, found %s", tree_kind_name(node->kind));
 }
 
-static int unknown_key(const struct tree *node, const char *path, struct error *err)
+static int refuse_key(const struct tree *node, const char *path, struct error *err)
 {
     tree_fail(node, err, "no setting is called \"%s\"", path);
     settings_meant(err, path);
     return WK_EINVAL;
 }
 
-static int take_value(struct settings *settings, const char *file, const struct tree *node,
-                      enum setting setting, struct error *err)
+static int set_value(struct settings *settings, const char *file, const struct tree *node,
+                     enum setting setting, struct error *err)
 {
     struct buf text = {0};
     char where[512];
     (void)str_printf(where, sizeof(where), "%s:%d", file, node->line);
     struct setting_source source = {WK_FROM_FILE, where};
-    int rc = scalar_text(node, &text, err);
+    int rc = put_scalar(node, &text, err);
     if (!rc && node->kind == TREE_INTEGER && setting_rows[setting].kind == SETTING_INTERVAL)
         rc = buf_str(&text, " steps"); /* in the form of a job */
     if (!rc)
@@ -63,7 +50,7 @@ static int take_value(struct settings *settings, const char *file, const struct 
 }
 
 /* `prefix` NULL: the document itself, where a job's keys and `training` may stand. */
-static int take_section(struct settings *settings, const char *file, const struct tree *map,
+static int read_section(struct settings *settings, const char *file, const struct tree *map,
                         const char *prefix, struct error *err)
 {
     const char *above = prefix ? prefix : "";
@@ -77,15 +64,15 @@ static int take_section(struct settings *settings, const char *file, const struc
             return tree_fail(node, err, "this key is too long");
         int setting = settings_find(path), rc = 0;
         if (setting >= 0)
-            rc = take_value(settings, file, node, setting, err);
+            rc = set_value(settings, file, node, setting, err);
         else if (strcmp(path, prefix ? "settings" : "training") == 0) /* as a job has them */
-            rc = take_section(settings, file, node, "", err);
+            rc = read_section(settings, file, node, "", err);
         else if (!prefix && strcmp(path, "checkpoint") == 0 && node->kind == TREE_STRING)
-            rc = take_value(settings, file, node, SETTING_CHECKPOINT_DIR, err);
+            rc = set_value(settings, file, node, SETTING_CHECKPOINT_DIR, err);
         else if (settings_section(path))
-            rc = take_section(settings, file, node, path, err);
-        else if (prefix || !is_job_key(path))
-            rc = unknown_key(node, path, err);
+            rc = read_section(settings, file, node, path, err);
+        else if (prefix || !job_field_top(path)) /* the rest of a job's file is not for libworker */
+            rc = refuse_key(node, path, err);
         if (rc)
             return rc;
     }
@@ -100,7 +87,7 @@ int settings_read_yaml(struct settings *settings, const char *name, const char *
     struct tree *root = NULL;
     int rc = tree_parse_yaml(&input, &arena, &root, err);
     if (!rc && root->kind != TREE_NULL)
-        rc = take_section(settings, name, root, NULL, err);
+        rc = read_section(settings, name, root, NULL, err);
     if (rc)
         error_wrap(err, "config file %s", name);
     arena_fini(&arena);

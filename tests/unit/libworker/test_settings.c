@@ -5,6 +5,7 @@
 
 #include <worker/error.h>
 
+#include "common/settings/job_field.h"
 #include "libworker/config/remark.h"
 
 struct variables {
@@ -257,6 +258,28 @@ Test(settings, sections_and_job_specs_are_read)
     cr_assert_str_eq(settings_text(&settings, SETTING_DDP_HOOK), "fp16");
     cr_assert_eq(settings_integer(&settings, SETTING_CHECKPOINT_EVERY), 7);
     settings_fini(&settings);
+}
+
+Test(settings, every_key_of_a_job_may_stand_in_a_config_file)
+{
+    for (int i = 0; i < JOB_FIELDS_COUNT; i++) {
+        const struct job_field *row = &job_fields[i];
+        struct settings settings;
+        struct error err = {0};
+        char text[128];
+        const char *dot = strchr(row->key, '.'), *value = "1";
+        if (strcmp(row->key, "checkpoint.dir") == 0) /* it is a setting, too */
+            value = "/c";
+        else if (row->shape == SHAPE_SETTINGS)
+            value = "{}";
+        if (dot)
+            (void)snprintf(text, sizeof(text), "%.*s: {%s: %s}\n", (int)(dot - row->key), row->key,
+                           dot + 1, value);
+        else
+            (void)snprintf(text, sizeof(text), "%s: %s\n", row->key, value);
+        cr_expect_eq(read_yaml(text, &settings, &err), 0, "%s: %s", row->key, err.text);
+        settings_fini(&settings);
+    }
 }
 
 Test(settings, unknown_keys_are_refused_with_line_and_nearest_name)
