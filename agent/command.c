@@ -24,6 +24,7 @@
 #include "common/base/args.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "common/env/disk_os.h"
 #include "common/env/log_stderr.h"
 #include "common/env/net_url.h"
@@ -481,7 +482,7 @@ static void on_slow_turn(void *arg, const struct loop_turn *turn)
 
 static int build(struct program *p, struct error *err)
 {
-    int rc = loop_new(&p->loop, err);
+    int rc = loop_new(clock_os(), &p->loop, err);
     if (!rc)
         rc = env_os_init(&p->env, p->loop, err);
     if (rc)

@@ -435,7 +435,7 @@ static int start(struct program *program, const struct args *args, struct error 
     raise_descriptors();
     int rc = watch_signals(program, err);
     if (rc == 0)
-        rc = loop_new(&program->loop, err);
+        rc = loop_new(clock_os(), &program->loop, err);
     if (rc == 0)
         rc = env_os_init(&program->env, program->loop, err);
     if (rc == 0)

@@ -10,6 +10,7 @@
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/base/token.h"
+#include "common/env/clock_os.h"
 #include "common/env/net_url.h"
 #include "common/rpc/client.h"
 #include "proto/client.pb-c.h"
@@ -91,7 +92,7 @@ int main(int argc, char **argv)
     char address[NET_ADDRESS_MAX];
     int rc = net_address_secure(argv[1], NULL, token_pin(argv[2]), address, &err);
     if (rc == 0)
-        rc = loop_new(&bench.loop, &err);
+        rc = loop_new(clock_os(), &bench.loop, &err);
     if (rc == 0)
         rc = env_os_init(&bench.env, bench.loop, &err);
     for (int i = 0; rc == 0 && i < clients; i++) {

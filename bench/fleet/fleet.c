@@ -18,6 +18,7 @@
 
 #include "bench/fleet/fleet.h"
 #include "common/base/token.h"
+#include "common/env/clock_os.h"
 #include "common/env/tls.h"
 
 enum {
@@ -175,7 +176,7 @@ static int start(struct fleet *fleet, struct error *err)
 {
     int rc = make_keys(fleet, err);
     if (rc == 0)
-        rc = loop_new(&fleet->loop, err);
+        rc = loop_new(clock_os(), &fleet->loop, err);
     if (rc == 0)
         rc = env_os_init(&fleet->env, fleet->loop, err);
     if (rc == 0)

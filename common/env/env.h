@@ -11,13 +11,7 @@
 
 #include "common/base/error.h"
 #include "common/env/net.h"
-
-/* Monotonic time drives every deadline; wall time is only shown to people and stored. */
-struct clock {
-    void *self;
-    int64_t (*now_ms)(void *self);  /* monotonic, never goes back while the program runs */
-    int64_t (*wall_ms)(void *self); /* milliseconds since 1970, UTC; may jump */
-};
+#include "common/loop/clock.h"
 
 struct rng_source {
     void *self;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
-#include "common/env/clock_os.h"
 #include "common/loop/mailbox.h"
 #include "common/loop/offload.h"
 
@@ -56,20 +55,20 @@ static void drain_wake_fd(void *arg, int fd, uint32_t events)
         insist(errno == EAGAIN);
 }
 
-static struct loop *loop_alloc(const struct clock *clock, int wake_fd)
+static struct loop *loop_alloc(struct clock clock, int wake_fd)
 {
     struct loop *loop = calloc(1, sizeof(*loop));
     if (!loop)
         return NULL;
-    loop->clock = *clock;
-    loop->now_ms = clock->now_ms(clock->self);
+    loop->clock = clock;
+    loop->now_ms = clock.now_ms(clock.self);
     loop->epoll_fd = -1;
     loop->wake_fd = wake_fd;
     mailbox_init(&loop->box, wake_fd);
     return loop;
 }
 
-int loop_new_simulated(const struct clock *clock, struct loop **ret, struct error *err)
+int loop_new_simulated(struct clock clock, struct loop **ret, struct error *err)
 {
     struct loop *loop = loop_alloc(clock, -1);
     if (!loop)
@@ -79,13 +78,12 @@ int loop_new_simulated(const struct clock *clock, struct loop **ret, struct erro
     return 0;
 }
 
-int loop_new(struct loop **ret, struct error *err)
+int loop_new(struct clock clock, struct loop **ret, struct error *err)
 {
-    struct clock clock = clock_os();
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0)
         return error_errno(err, errno, "eventfd");
-    struct loop *loop = loop_alloc(&clock, wake_fd);
+    struct loop *loop = loop_alloc(clock, wake_fd);
     if (!loop) {
         close(wake_fd);
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a loop");

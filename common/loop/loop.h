@@ -18,15 +18,12 @@
 
 #include "common/base/error.h"
 #include "common/base/heap.h"
+#include "common/loop/callback.h"
+#include "common/loop/clock.h"
 
 struct loop;
-struct clock;
 
 enum {
-    LOOP_MAILBOX_MAX = 1 << 16, /* posts beyond it block the posting thread and are never dropped;
-                                 * the loop's own thread is never blocked */
-    LOOP_OFFLOAD_MAX = 4096,    /* work beyond it runs on the loop thread */
-    LOOP_OFFLOAD_THREADS = 2,
     LOOP_PASSES_MAX = 1024, /* turns within one loop_turn */
     LOOP_LATE_MS = 100,
     LOOP_HEAR_MS = 50, /* late timers wait this long for posts of other threads */
@@ -37,9 +34,6 @@ struct loop_turn { /* how long each stage of a turn took */
     int64_t timers_ms, posts_ms, descriptors_ms, end_ms;
 };
 typedef void (*loop_slow_fn)(void *arg, const struct loop_turn *turn);
-
-typedef void (*loop_fn)(void *arg);
-typedef void (*loop_fd_fn)(void *arg, int fd, uint32_t epoll_events);
 
 struct loop_timer {        /* embedded by its owner; zeroed memory is an unarmed timer */
     struct heap_node node; /* key: due time in ms */
@@ -52,10 +46,11 @@ static inline bool loop_timer_armed(const struct loop_timer *timer)
     return heap_contains(&timer->node);
 }
 
-/* A real loop (epoll, eventfd, two offload threads) with the operating system's clock. */
-int loop_new(struct loop **ret, struct error *err);
-/* A loop for simulation: no threads, no descriptors; `clock` is borrowed. */
-int loop_new_simulated(const struct clock *clock, struct loop **ret, struct error *err);
+/* A real loop (epoll, eventfd, two offload threads). `clock` must run as epoll_wait's timeouts do:
+ * clock_os (env/clock_os.h). */
+int loop_new(struct clock clock, struct loop **ret, struct error *err);
+/* A loop for simulation: no threads, no descriptors. */
+int loop_new_simulated(struct clock clock, struct loop **ret, struct error *err);
 
 /* Waits for running work; forgets queued work. No thread may post any more. */
 void loop_free(struct loop *loop);
@@ -86,11 +81,12 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms,
                     void *arg);
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* unarmed is allowed */
 
-/* Run fn(arg) on the loop thread, in order of arrival. Any thread. */
+/* Run fn(arg) on the loop thread, in order of arrival. Any thread. A full mailbox (LOOP_MAILBOX_MAX)
+ * blocks the posting thread, but never the loop's own; no post is dropped. */
 void loop_post(struct loop *loop, loop_fn fn, void *arg);
 
 /* Run `work` on a side thread, then `done` on the loop thread. The caller keeps `arg` valid until
- * done. */
+ * done. When LOOP_OFFLOAD_MAX are waiting, `work` runs on the loop thread. */
 void loop_offload(struct loop *loop, loop_fn work, loop_fn done, void *arg);
 
 /* Watch a descriptor (level triggered). The loop does not own it. Unwatch before closing it. */

@@ -8,7 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/loop/loop.h"
+#include "common/loop/callback.h"
+
+enum { LOOP_MAILBOX_MAX = 1 << 16 }; /* posts */
 
 struct post {
     loop_fn fn;

@@ -6,8 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/base/error.h"
 #include "common/base/ring.h"
+#include "common/loop/callback.h"
 #include "common/loop/mailbox.h"
+
+enum { LOOP_OFFLOAD_MAX = 4096, LOOP_OFFLOAD_THREADS = 2 };
 
 struct offload {
     struct mailbox *box; /* where `done` is posted */

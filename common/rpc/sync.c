@@ -1,3 +1,4 @@
+#include "common/env/clock_os.h"
 #include "common/rpc/sync.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, stru
     struct rpc_sync *sync = calloc(1, sizeof(*sync));
     if (!sync)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a client");
-    int rc = loop_new(&sync->loop, err);
+    int rc = loop_new(clock_os(), &sync->loop, err);
     if (rc == 0)
         rc = env_os_init(&sync->env, sync->loop, err);
     if (rc == 0) {

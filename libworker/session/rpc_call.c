@@ -4,6 +4,7 @@
 #include <worker/error.h>
 
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "libworker/session/rpc_call.h"
 #include "proto/worker.pb-c.h"
 
@@ -30,7 +31,7 @@ int hub_open(struct hub *hub, const char *url, const char *token, struct error *
 {
     *hub = (struct hub){0};
     (void)pthread_mutex_init(&hub->lock, NULL);
-    int rc = loop_new(&hub->loop, err);
+    int rc = loop_new(clock_os(), &hub->loop, err);
     if (!rc)
         rc = env_local_init(&hub->env, hub->loop, err);
     if (!rc)

@@ -127,7 +127,7 @@ void door_init(struct door *door)
                                  .call = call_nowhere,
                                  .close_dialer = hang_up_nowhere};
     buf_init(&door->payload, NET_MESSAGE_MAX_BYTES);
-    insist(loop_new_simulated(&door->env.clock, &door->loop, NULL) == 0);
+    insist(loop_new_simulated(door->env.clock, &door->loop, NULL) == 0);
 }
 
 void door_fini(struct door *door)

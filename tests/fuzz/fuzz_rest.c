@@ -175,7 +175,7 @@ static void town_begin(void)
                                     .listen = listen_nowhere,
                                     .listener_url = url_of,
                                     .close_listener = close_nowhere}};
-    insist(loop_new(&town.loop, &err) == 0);
+    insist(loop_new(clock_os(), &town.loop, &err) == 0);
     insist(store_memory_new(&town.store, NULL) == 0);
     insist(coordinator_new(&options, &town.env, town.loop, town.store, &town.coordinator, &err) ==
            0);

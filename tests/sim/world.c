@@ -143,7 +143,7 @@ struct program *program_start(struct world *world, const char *name, int machine
     program->env.rng = (struct rng_source){program, rng_source_fill};
     program->env.net = sim_net(program);
     program->env.disk = sim_disk(program);
-    insist(loop_new_simulated(&program->env.clock, &program->loop, NULL) == 0);
+    insist(loop_new_simulated(program->env.clock, &program->loop, NULL) == 0);
     program->next = world->programs;
     world->programs = program;
     return program;

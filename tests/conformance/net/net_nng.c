@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/env/clock_os.h"
 #include "common/env/net_os.h"
 #include "common/env/net_url.h"
 #include "common/env/tls_key.h"
@@ -58,7 +59,7 @@ static int real_program(void *self, struct net **ret_net, struct loop **ret_loop
     if (w->program_count == PROGRAMS_MAX)
         return E_RESOURCE_EXHAUSTED;
     struct program *p = &w->programs[w->program_count];
-    int rc = loop_new(&p->loop, NULL);
+    int rc = loop_new(clock_os(), &p->loop, NULL);
     if (rc == 0)
         rc = net_os_init(&p->plain, p->loop, NULL);
     if (rc != 0)

@@ -19,6 +19,7 @@
 
 #include "common/base/rng.h"
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/rpc/server.h"
@@ -76,7 +77,7 @@ static int be_server(const char *url)
     struct env env;
     struct rpc_server *server;
     struct error err = {0};
-    if (loop_new(&loop, &err) != 0 || env_os_init(&env, loop, &err) != 0 ||
+    if (loop_new(clock_os(), &loop, &err) != 0 || env_os_init(&env, loop, &err) != 0 ||
         rpc_server_new(&env, loop, url, 64, &server, &err) != 0 ||
         rpc_server_add(server, service, "Version", answer_version, NULL, &err) != 0 ||
         rpc_server_add(server, service, "GetJob", never_answer, NULL, &err) != 0) {
@@ -437,7 +438,7 @@ static bool killed_clients_are_noticed(void)
     struct env env;
     struct watched w = {0};
     pid_t clients[CLIENTS];
-    expect(loop_new(&loop, NULL) == 0 && env_os_init(&env, loop, NULL) == 0);
+    expect(loop_new(clock_os(), &loop, NULL) == 0 && env_os_init(&env, loop, NULL) == 0);
     expect(rpc_server_new(&env, loop, own_url(), 64, &w.server, NULL) == 0);
     expect(rpc_server_add(w.server, service, "Version", answer_version, NULL, NULL) == 0);
     expect(rpc_server_add(w.server, service, "GetJob", count_poll, &w, NULL) == 0);

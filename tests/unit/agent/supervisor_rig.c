@@ -111,7 +111,7 @@ void rig_init(struct rig *rig)
     rig->env.disk = disk_os();
     rig->env.clock = clock_os();
     cgroup_home_find("auto", &rig->home);
-    cr_assert_eq(loop_new(&rig->loop, NULL), 0);
+    cr_assert_eq(loop_new(clock_os(), &rig->loop, NULL), 0);
     rig_open(rig);
 }
 

@@ -9,6 +9,7 @@
 #include "agent/agent.h"
 #include "agent/supervisor/launcher_shim.h"
 #include "common/base/str.h"
+#include "common/env/clock_os.h"
 #include "common/env/proc.h"
 #include "common/rpc/client.h"
 #include "common/rpc/message.h"
@@ -250,7 +251,7 @@ static void begin(void)
     (void)str_printf(s->runs, sizeof(s->runs), "%s/runs", s->dir);
     (void)str_printf(s->work, sizeof(s->work), "%s/work", s->dir);
     (void)str_printf(s->tmp, sizeof(s->tmp), "%s/tmp", s->dir);
-    cr_assert_eq(loop_new(&s->loop, &err), 0);
+    cr_assert_eq(loop_new(clock_os(), &s->loop, &err), 0);
     cr_assert_eq(env_os_init(&s->env, s->loop, &err), 0);
     s->version = 1;
     cr_assert_eq(rpc_server_new(&s->env, s->loop, s->url, 64, &s->server, &err), 0);

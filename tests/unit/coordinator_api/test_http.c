@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/turns.h"
+#include "common/env/clock_os.h"
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/http.h"
 #include "tests/unit/coordinator_api/rest_client.h"
@@ -59,7 +60,7 @@ static void open_place(struct place *place)
 {
     place->body = malloc(BODY_BYTES);
     memset(place->body, 'x', BODY_BYTES);
-    cr_assert_eq(loop_new(&place->loop, NULL), 0);
+    cr_assert_eq(loop_new(clock_os(), &place->loop, NULL), 0);
     struct http_options options = {.address = "127.0.0.1:0",
                                    .handler = place->handler,
                                    .arg = place,

@@ -94,7 +94,7 @@ void world_init(struct world *world)
                                   .listen = listen_nowhere,
                                   .listener_url = url_of,
                                   .close_listener = close_nowhere};
-    insist(loop_new_simulated(&world->clock, &world->loop, NULL) == 0);
+    insist(loop_new_simulated(world->clock, &world->loop, NULL) == 0);
     insist(store_memory_new(&world->store, NULL) == 0);
     start(world);
     read_token(world, "admin", world->admin);

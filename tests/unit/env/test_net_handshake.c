@@ -1,3 +1,4 @@
+#include "common/env/clock_os.h"
 #include "common/env/net_handshake.h"
 
 #include <criterion/criterion.h>
@@ -89,7 +90,7 @@ static void side_init(struct side *side)
     unlink(cluster);
     unlink(server);
     rmdir(folder);
-    cr_assert_eq(loop_new(&side->loop, NULL), 0);
+    cr_assert_eq(loop_new(clock_os(), &side->loop, NULL), 0);
     cr_assert_eq(handshakes_new(side->loop, side->identity, on_ready, NULL, &side->all, NULL), 0);
 }
 

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/env/clock_os.h"
 #include "common/env/net_listener.h"
 #include "common/env/net_listener_internal.h"
 #include "common/env/net_url.h"
@@ -71,7 +72,7 @@ static void listen_at(const char *url, int max_in_flight)
 {
     struct error err = {0};
     struct net_service service = {max_in_flight, on_request, on_gone, NULL};
-    cr_assert_eq(loop_new(&w.loop, &err), 0);
+    cr_assert_eq(loop_new(clock_os(), &w.loop, &err), 0);
     cr_assert_eq(sp_listener_new(w.loop, at(url), &service, &w.listener, &err), 0, "%s", err.text);
     const char *colon = strrchr(sp_listener_url(w.listener), ':');
     w.port = colon ? (int)strtol(colon + 1, NULL, 10) : 0;

@@ -11,6 +11,7 @@
 
 #include <worker/error.h>
 
+#include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/rpc/server.h"
@@ -238,7 +239,7 @@ static void hub_start(struct hub *hub, uint64_t generation)
     *hub = (struct hub){.dir = tmpdir_make(), .generation = generation};
     snprintf(hub->url, sizeof(hub->url), "ipc://%s/hub.sock", hub->dir.path);
     pthread_mutex_init(&hub->lock, NULL);
-    CHECK(loop_new(&hub->loop, NULL) == 0);
+    CHECK(loop_new(clock_os(), &hub->loop, NULL) == 0);
     CHECK(env_os_init(&hub->env, hub->loop, NULL) == 0);
     CHECK(rpc_server_new(&hub->env, hub->loop, hub->url, 16, &hub->server, NULL) == 0);
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)

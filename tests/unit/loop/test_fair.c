@@ -56,7 +56,7 @@ static struct clock world_clock = {.now_ms = now};
 static void setup(void)
 {
     w.now_ms = w.turn_began_ms = 1000;
-    cr_assert_eq(loop_new_simulated(&world_clock, &w.loop, NULL), 0);
+    cr_assert_eq(loop_new_simulated(world_clock, &w.loop, NULL), 0);
     fair_init(&w.fair, w.loop, TURN_MS, work, NULL);
     loop_on_turn_end(w.loop, turn_end, NULL);
 }

@@ -2,8 +2,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "common/env/env.h"
 #include "common/loop/loop.h"
+#include "common/loop/mailbox.h"
 
 struct world {
     struct loop *loop;
@@ -39,7 +39,7 @@ static void setup(void)
 {
     world = (struct world){.now_ms = 1000};
     world_clock = (struct clock){.self = &world, .now_ms = world_now};
-    cr_assert_eq(loop_new_simulated(&world_clock, &world.loop, NULL), 0);
+    cr_assert_eq(loop_new_simulated(world_clock, &world.loop, NULL), 0);
 }
 
 static void teardown(void)
@@ -251,7 +251,7 @@ Test(loop, more_posts_than_the_mailbox_holds_do_not_block_its_own_thread)
 Test(loop, freeing_disarms_what_is_left)
 {
     struct loop *loop;
-    cr_assert_eq(loop_new_simulated(&world_clock, &loop, NULL), 0);
+    cr_assert_eq(loop_new_simulated(world_clock, &loop, NULL), 0);
     loop_timer_set(loop, &world.timers[0], 5000, note, &a);
     loop_post(loop, note, &b);
     loop_free(loop);

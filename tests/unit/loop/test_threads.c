@@ -10,6 +10,7 @@
 
 #include "common/env/clock_os.h"
 #include "common/loop/loop.h"
+#include "common/loop/mailbox.h"
 #include "tests/lib/check.h"
 
 enum { THREADS = 4, POSTS = 30000 };
@@ -24,7 +25,7 @@ static int64_t now_ms(void)
 
 static void open_loop(void)
 {
-    CHECK(loop_new(&loop, NULL) == 0);
+    CHECK(loop_new(clock_os(), &loop, NULL) == 0);
 }
 
 static void close_loop(void)
@@ -174,7 +175,7 @@ static void freeing_waits_for_running_work_and_forgets_the_rest(void)
 {
     open_loop();
     struct loop *other;
-    CHECK(loop_new(&other, NULL) == 0);
+    CHECK(loop_new(clock_os(), &other, NULL) == 0);
     for (int i = 0; i < 100; i++)
         loop_offload(other, slow, not_reached, NULL);
     pause_ms(10);

@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 
+#include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 #include "common/rpc/client.h"
@@ -42,7 +43,7 @@ struct outcome {
 static void rig_init(struct rig *rig)
 {
     memset(rig, 0, sizeof(*rig));
-    cr_assert_eq(loop_new(&rig->loop, NULL), 0);
+    cr_assert_eq(loop_new(clock_os(), &rig->loop, NULL), 0);
     cr_assert_eq(env_os_init(&rig->env, rig->loop, NULL), 0);
     struct error err;
     char url[64];

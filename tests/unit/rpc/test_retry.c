@@ -108,7 +108,7 @@ static void set_up(void)
     env.clock = (struct clock){.now_ms = fake_now, .wall_ms = fake_now};
     env.rng.fill = fake_fill;
     env.net = (struct net){.dial = fake_dial, .call = fake_call, .close_dialer = fake_close};
-    cr_assert_eq(loop_new_simulated(&env.clock, &loop, NULL), 0);
+    cr_assert_eq(loop_new_simulated(env.clock, &loop, NULL), 0);
     cr_assert_eq(rpc_client_new(&env, loop, "tcp://nowhere:1", "first", &client, NULL), 0);
 }
 
