@@ -10,6 +10,7 @@
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 enum { PIN_FILE_MAX_BYTES = 128, PRIVATE = 0600 };
 

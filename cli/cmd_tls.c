@@ -16,6 +16,7 @@
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
 #include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 static const char *const actions[] = {"init", "rotate", "show", "ca", NULL};
 

@@ -23,7 +23,7 @@
 #include "common/base/tree.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 #include "common/rpc/message.h"
 
 enum {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "common/env/tls_read.h"
 
 static const int64_t day_ms = 86400000;
 

@@ -4,7 +4,7 @@
 #ifndef COORDINATOR_OWN_NAMES_H
 #define COORDINATOR_OWN_NAMES_H
 
-#include "common/env/tls_key.h"
+#include "common/env/tls_file.h"
 
 struct own_names {
     char texts[TLS_NAMES_MAX][TLS_NAME_MAX];

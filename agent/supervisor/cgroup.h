@@ -26,7 +26,7 @@
 #include <sys/types.h>
 
 #include "agent/core/launch.h"
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 
 enum { CGROUP_PATH_MAX = 512, CGROUP_WHY_BYTES = 256, CGROUP_PROCS_MAX = 4096 };
 

@@ -14,6 +14,7 @@
 #include "agent/supervisor/run_gpus.h"
 #include "agent/supervisor/workplace.h"
 #include "common/base/str.h"
+#include "common/env/proc_spawn.h"
 
 enum {
     LOOK_MS = 100, /* without inotify */

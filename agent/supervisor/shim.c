@@ -28,7 +28,7 @@
 #include "common/env/clock_os.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 
 enum {
     READ_BYTES = 64 << 10,

@@ -20,6 +20,7 @@
 #include "common/base/token.h"
 #include "common/env/clock_os.h"
 #include "common/env/tls.h"
+#include "common/env/tls_key.h"
 
 enum {
     COUNT_MAX = 20000,

@@ -9,6 +9,8 @@
 #include <time.h>
 
 #include "common/env/tls.h"
+#include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 enum { COUNT_MAX = 100000, STEPS_MAX = 8, PATH_BYTES = 512, BEAT_BYTES = 150, CALLS_EACH = 10 };
 

@@ -3,7 +3,7 @@
  * distinguished from a revoked one without a lookup. Only the SHA-256 of a token is ever stored. No
  * I/O: randomness is an argument.
  *
- * Tokens are given out with the pin of the cluster's key after a dot (common/env/tls_key.h). The
+ * Tokens are given out with the pin of the cluster's key after a dot (common/env/tls_file.h). The
  * pin is neither secret nor part of the token: it identifies the server to which the token may be
  * sent.
  */

@@ -55,7 +55,7 @@ struct net {
     /* The user of the process at the other end of a Unix socket, according to the kernel; -1 if
      * unknown. May be NULL. */
     int64_t (*peer_uid)(struct net_listener *listener, uint64_t peer);
-    /* The key that it proved to own, as its pin (tls_key.h); "" if none. May be NULL. */
+    /* The key that it proved to own, as its pin (tls_file.h); "" if none. May be NULL. */
     void (*peer_key)(struct net_listener *listener, uint64_t peer, char ret[NET_PEER_KEY_MAX]);
     /* A place for one pointer of the program in the connection, initially NULL. It disappears with
      * the connection; the program frees its target. NULL if there is no such connection. May be

@@ -14,7 +14,7 @@
 #include "common/base/str.h"
 #include "common/env/net_bind.h"
 #include "common/env/net_handshake.h"
-#include "common/env/net_listener_internal.h"
+#include "common/env/net_peer.h"
 #include "common/env/net_standing.h"
 #include "common/env/net_url.h"
 #include "common/env/tls.h"
@@ -30,26 +30,6 @@ static const struct net_patience usual_patience = {.greeting_ms = 10000,
                                                    .message_ms = 60000,
                                                    .answer_ms = 30000,
                                                    .sweep_ms = 5000};
-
-static void resume(void *arg)
-{
-    struct sp_listener *l = arg;
-    struct list turn;
-    struct peer *p;
-    list_init(&turn);
-    list_splice_back(&turn, &l->resting);
-    while ((p = list_first(&turn, struct peer, resting))) {
-        p->ready_ms = p->begun_ms = loop_now_ms(l->loop);
-        list_remove(&p->resting);
-        peer_ready(p);
-    }
-}
-
-void listener_resume_soon(struct sp_listener *l)
-{
-    if (!l->closed && !list_empty(&l->resting))
-        loop_timer_set(l->loop, &l->resume, loop_now_ms(l->loop), resume, l);
-}
 
 /* As it was when that end connected. */
 static int64_t uid_of_peer(int fd)
@@ -275,7 +255,7 @@ void sp_listener_answer(struct sp_listener *l, uint64_t number, const void *byte
     if (size <= NET_MESSAGE_MAX_BYTES)
         peer_send(request->peer, request, bytes, size);
     free(request);
-    listener_resume_soon(l);
+    peers_resume_soon(l);
 }
 
 static struct peer *peer_of(const struct sp_listener *l, uint64_t number)

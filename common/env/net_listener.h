@@ -21,28 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/env/net.h"
+#include "common/env/net_service.h"
 
 struct loop;
 struct net_address;
 struct sp_listener;
-
-enum { /* of each turn of the loop: for messages of each kind of peer */
-       NET_STRANGERS_TURN_MS = 5,
-       NET_CALLERS_TURN_MS = 10,
-       NET_AGENTS_TURN_MS = 25,
-};
-
-struct net_service { /* the receiver of requests, as in net.listen */
-    int max_in_flight;
-    net_request_fn on_request;
-    net_gone_fn on_gone; /* NULL is fine */
-    void *arg;
-};
-
-struct net_patience { /* time limits for idle peers, checked every sweep_ms */
-    int64_t greeting_ms, stranger_ms, message_ms, answer_ms, sweep_ms;
-};
 
 int sp_listener_new(struct loop *loop, const struct net_address *address,
                     const struct net_service *service, struct sp_listener **ret, struct error *err);

@@ -1,4 +1,5 @@
-/* One connection of a listener. */
+#include "common/env/net_peer.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,6 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
-#include "common/env/net_listener_internal.h"
 #include "common/env/net_standing.h"
 #include "common/env/tls.h"
 
@@ -57,13 +57,33 @@ void peer_free(struct peer *p)
     free(p);
 }
 
+static void peers_resume(void *arg)
+{
+    struct sp_listener *l = arg;
+    struct list turn;
+    struct peer *p;
+    list_init(&turn);
+    list_splice_back(&turn, &l->resting);
+    while ((p = list_first(&turn, struct peer, resting))) {
+        p->ready_ms = p->begun_ms = loop_now_ms(l->loop);
+        list_remove(&p->resting);
+        peer_ready(p);
+    }
+}
+
+void peers_resume_soon(struct sp_listener *l)
+{
+    if (!l->closed && !list_empty(&l->resting))
+        loop_timer_set(l->loop, &l->resume, loop_now_ms(l->loop), peers_resume, l);
+}
+
 void peer_gone(struct peer *p)
 {
     struct sp_listener *l = p->listener;
     uint64_t number = p->number;
     bool told = p->greeted && l->service.on_gone;
     peer_free(p);
-    listener_resume_soon(l);
+    peers_resume_soon(l);
     if (told)
         l->service.on_gone(l->service.arg, number);
 }
@@ -401,7 +421,7 @@ struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
     }
     if (tls) { /* the end of its handshake may include data that the kernel does not report */
         peer_rest(p);
-        listener_resume_soon(l);
+        peers_resume_soon(l);
     }
     return p;
 }

@@ -6,7 +6,7 @@
 #ifndef ENV_NET_STANDING_H
 #define ENV_NET_STANDING_H
 
-#include "common/env/net_listener_internal.h"
+#include "common/env/net_listener_state.h"
 
 /* A new peer is a stranger at its address; false if memory is out. */
 bool standing_enter(struct peer *peer);

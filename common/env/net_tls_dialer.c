@@ -1,4 +1,4 @@
-#include "common/env/net_tls_dialer_internal.h"
+#include "common/env/net_tls_dialer.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -11,26 +11,48 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/buf.h"
+#include "common/base/list.h"
 #include "common/base/str.h"
+#include "common/env/net_lookup.h"
 #include "common/env/net_sp.h"
+#include "common/env/net_tls_calls.h"
+#include "common/env/net_url.h"
 #include "common/env/rng_os.h"
 #include "common/env/tls.h"
+#include "common/loop/loop.h"
 
 enum {
     RECONNECT_MIN_MS = 50,
     RECONNECT_MAX_MS = 1000,
     CONNECT_MS = 10000,           /* until it is greeted */
+    TLS_READ_BYTES = 16 << 10,    /* a record of TLS */
     READS_MAX = 64,               /* then others on the loop have their turn */
     UNSENT_LIMIT_BYTES = 1 << 20, /* beyond it calls wait in the queue */
 };
 
 static const uint8_t greeting_req[SP_GREETING_BYTES] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
 
-struct resolving {             /* a name on its way; outlives a dialer that is closed meanwhile */
-    struct tls_dialer *dialer; /* NULL: it was closed */
+enum tls_dialer_state { IDLE, RESOLVING, CONNECTING, PROVING, GREETING, CONNECTED };
+
+struct tls_dialer {
+    struct loop *loop;
+    char url[NET_URL_MAX]; /* for messages */
     char host[NET_URL_MAX], port[NET_URL_MAX];
-    int failed;
-    struct addrinfo *found;
+    char pins[NET_PINS_TEXT_MAX];
+    struct tls_identity *identity;
+    enum tls_dialer_state state;
+    struct net_lookup *lookup;       /* while RESOLVING */
+    struct addrinfo *addresses, *at; /* found ones, and the one being tried */
+    int fd;                          /* -1 before CONNECTING */
+    struct tls_session *tls;
+    struct buf ticket;   /* for resuming; empty if there is none */
+    struct buf received; /* of the program, not processed yet */
+    struct loop_timer again, late, go_on;
+    int64_t again_ms;
+    struct error problem;
+    struct net_calls calls;
+    struct list queue; /* those not sent yet */
 };
 
 static void connect_soon(struct tls_dialer *d);
@@ -52,11 +74,11 @@ static void hang_up(struct tls_dialer *d)
     d->state = IDLE;
 }
 
-void tls_dialer_lost(struct tls_dialer *d)
+static void connection_lost(struct tls_dialer *d)
 {
     hang_up(d);
     connect_soon(d);
-    tls_calls_lost(d);
+    tls_calls_lose_sent(&d->calls);
 }
 
 /* This way did not work; `why` has been filled. The next address, or from the start later. */
@@ -109,7 +131,8 @@ static bool flush(struct tls_dialer *d)
     return good;
 }
 
-bool tls_dialer_send_queue(struct tls_dialer *d)
+/* Send as much of the queue as the connection accepts. False: the connection is broken. */
+static bool send_queue(struct tls_dialer *d)
 {
     struct tls_call *call;
     while (d->state == CONNECTED && tls_out(d->tls)->size < UNSENT_LIMIT_BYTES &&
@@ -133,7 +156,7 @@ static void take_answer(struct tls_dialer *d, const struct sp_message *message)
         return;
     uint32_t id = (uint32_t)t[0] << 24 | (uint32_t)t[1] << 16 | (uint32_t)t[2] << 8 | t[3];
     struct net_call *call = net_calls_find(&d->calls, id);
-    if (call && tls_calls_owner.sent(call))
+    if (call && tls_call_was_sent(call))
         net_call_complete(call, 0, message->body, message->body_bytes);
 }
 
@@ -246,7 +269,7 @@ static bool prove(struct tls_dialer *d)
 static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
 {
     if (tls_feed(d->tls, bytes, size) != 0) {
-        tls_dialer_lost(d);
+        connection_lost(d);
         return false;
     }
     if (d->state == PROVING && !prove(d))
@@ -260,7 +283,7 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
     if (good && !before && d->state == CONNECTED)
         keep_ticket(d);
     if (good)
-        good = flush(d) && tls_dialer_send_queue(d);
+        good = flush(d) && send_queue(d);
     if (!good && d->state == GREETING) {
         struct error why = {0};
         error_set(&why, E_UNAVAILABLE,
@@ -269,7 +292,7 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
                   d->url);
         failed(d, &why);
     } else if (!good) {
-        tls_dialer_lost(d);
+        connection_lost(d);
     }
     return good;
 }
@@ -289,7 +312,7 @@ static void read_some(void *arg)
         if (size < 0 && errno == EAGAIN)
             return;
         if (size <= 0 && d->state == CONNECTED) {
-            tls_dialer_lost(d);
+            connection_lost(d);
             return;
         }
         if (size <= 0) {
@@ -330,9 +353,8 @@ static void on_event(void *arg, int fd, uint32_t events)
         if (!(events & (EPOLLOUT | EPOLLERR | EPOLLHUP)))
             return;
         begin_proof(d);
-    } else if ((events & EPOLLOUT) && d->state >= PROVING &&
-               (!flush(d) || !tls_dialer_send_queue(d))) {
-        tls_dialer_lost(d);
+    } else if ((events & EPOLLOUT) && d->state >= PROVING && (!flush(d) || !send_queue(d))) {
+        connection_lost(d);
         return;
     }
     if (d->state >= PROVING)
@@ -368,32 +390,19 @@ static void try_next(struct tls_dialer *d)
         loop_timer_set(d->loop, &d->late, loop_now_ms(d->loop) + CONNECT_MS, too_late, d);
 }
 
-static void resolve(void *arg) /* beside the loop */
+static void addresses_found(void *arg, int failed_code, struct addrinfo *found)
 {
-    struct resolving *it = arg;
-    struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
-    it->failed = getaddrinfo(it->host, it->port, &wanted, &it->found);
-}
-
-static void resolved(void *arg)
-{
-    struct resolving *it = arg;
-    struct tls_dialer *d = it->dialer;
+    struct tls_dialer *d = arg;
     struct error why = {0};
-    if (d) {
-        d->resolving = NULL;
-        d->addresses = d->at = it->failed ? NULL : it->found;
-        if (it->failed) {
-            error_set(&why, E_UNAVAILABLE, "the host '%s' of %s is unknown: %s", it->host, d->url,
-                      gai_strerror(it->failed));
-            failed(d, &why);
-        } else {
-            try_next(d);
-        }
-    } else if (!it->failed) {
-        freeaddrinfo(it->found);
+    d->lookup = NULL;
+    d->addresses = d->at = found;
+    if (failed_code == 0) {
+        try_next(d);
+        return;
     }
-    free(it);
+    error_set(&why, E_UNAVAILABLE, "the host '%s' of %s is unknown: %s", d->host, d->url,
+              gai_strerror(failed_code));
+    failed(d, &why);
 }
 
 static void connect_now(void *arg)
@@ -408,17 +417,11 @@ static void connect_now(void *arg)
         try_next(d);
         return;
     }
-    struct resolving *it = calloc(1, sizeof(*it));
-    if (!it) {
+    d->lookup = net_lookup_start(d->loop, d->host, d->port, addresses_found, d);
+    if (d->lookup)
+        d->state = RESOLVING;
+    else
         connect_soon(d);
-        return;
-    }
-    it->dialer = d;
-    (void)str_copy(it->host, sizeof(it->host), d->host);
-    (void)str_copy(it->port, sizeof(it->port), d->port);
-    d->resolving = it;
-    d->state = RESOLVING;
-    loop_offload(d->loop, resolve, resolved, it);
 }
 
 static void connect_soon(struct tls_dialer *d)
@@ -434,6 +437,29 @@ static void connect_soon(struct tls_dialer *d)
     loop_timer_set(d->loop, &d->again, loop_now_ms(d->loop) + wait_ms, connect_now, d);
 }
 
+static struct tls_dialer *dialer_of(struct net_calls *calls)
+{
+    return list_entry(calls, struct tls_dialer, calls);
+}
+
+static bool is_connected(struct net_calls *calls)
+{
+    return dialer_of(calls)->state == CONNECTED;
+}
+
+static void cut_connection(struct net_calls *calls)
+{
+    connection_lost(dialer_of(calls));
+}
+
+static const struct net_calls_owner calls_owner = {
+    .connected = is_connected,
+    .sent = tls_call_was_sent,
+    .withdraw = tls_call_withdraw,
+    .release = tls_call_release,
+    .cut = cut_connection,
+};
+
 int tls_dialer_new(struct loop *loop, const struct net_address *address, struct tls_dialer **ret,
                    struct error *err)
 {
@@ -443,7 +469,7 @@ int tls_dialer_new(struct loop *loop, const struct net_address *address, struct 
     d->loop = loop;
     d->fd = -1;
     list_init(&d->queue);
-    net_calls_init(&d->calls, &tls_calls_owner, loop);
+    net_calls_init(&d->calls, &calls_owner, loop);
     buf_init(&d->received,
              NET_MESSAGE_MAX_BYTES + SP_HEAD_MAX_BYTES + SP_TRACE_MAX_BYTES + 2 * TLS_READ_BYTES);
     (void)str_copy(d->url, sizeof(d->url), address->url);
@@ -484,9 +510,8 @@ void tls_dialer_close(struct tls_dialer *d)
         return;
     d->calls.closed = true; /* also for what hang_up calls */
     loop_timer_cancel(d->loop, &d->again);
-    if (d->resolving)
-        d->resolving->dialer = NULL;
-    d->resolving = NULL;
+    net_lookup_cancel(d->lookup);
+    d->lookup = NULL;
     hang_up(d);
     net_calls_close(&d->calls);
 }
@@ -508,13 +533,22 @@ void tls_dialer_free(struct tls_dialer *d)
 static void send_soon(void *arg)
 {
     struct tls_dialer *d = arg;
-    if (d->state == CONNECTED && !tls_dialer_send_queue(d))
-        tls_dialer_lost(d);
+    if (d->state == CONNECTED && !send_queue(d))
+        connection_lost(d);
     else if (d->state == CONNECTED)
         read_some(d);
 }
 
-void tls_dialer_send_soon(struct tls_dialer *d)
+int tls_dialer_call(struct tls_dialer *d, const void *bytes, size_t size, int64_t timeout_ms,
+                    net_answer_fn on_answer, void *arg, struct error *err)
 {
-    loop_timer_set(d->loop, &d->go_on, loop_now_ms(d->loop), send_soon, d);
+    struct net_call_how how = {timeout_ms, on_answer, arg};
+    struct tls_call *call;
+    int rc = tls_call_new(&d->calls, bytes, size, &how, &call, err);
+    if (rc != 0)
+        return rc;
+    list_push_back(&d->queue, &call->link);
+    if (d->state == CONNECTED && !send_queue(d))
+        loop_timer_set(d->loop, &d->go_on, loop_now_ms(d->loop), send_soon, d);
+    return 0;
 }

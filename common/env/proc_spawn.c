@@ -1,4 +1,4 @@
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

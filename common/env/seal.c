@@ -13,7 +13,7 @@
 #include "common/base/sha256.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
-#include "common/env/tls_internal.h"
+#include "common/env/tls_bundle.h"
 
 enum { VERSION = 1, ID_AT = 1, NONCE_AT = ID_AT + SEAL_ID_BYTES };
 enum { TEXT_AT = NONCE_AT + SEAL_NONCE_BYTES, FILE_MODE = 0600 };

@@ -6,7 +6,9 @@
 #include <time.h>
 
 #include "common/base/str.h"
-#include "common/env/tls_internal.h"
+#include "common/env/tls_bundle.h"
+#include "common/env/tls_credentials.h"
+#include "common/env/tls_read.h"
 
 enum {
     RECORD_BYTES = 16384,

@@ -4,7 +4,7 @@
  *       tls_feed ──► [ session ] ──► tls_read          tls_write ──► [ session ] ──► tls_out
  *
  * Identity: a server shows the certificates of its file and requests one. A client shows its own if
- * it has a file. It accepts a server only if a key it knows (a pin, tls_key.h) is the key of the
+ * it has a file. It accepts a server only if a key it knows (a pin, tls_file.h) is the key of the
  * server's certificate or signs its chain. No data of the program is sent before that. A server
  * accepts any key that a client proves to own and reports its pin; the program decides what it may
  * do.
@@ -24,7 +24,8 @@
 
 #include "common/base/buf.h"
 #include "common/base/error.h"
-#include "common/env/tls_key.h"
+#include "common/env/tls_file.h"
+#include "common/env/tls_identity.h"
 
 enum {
     TLS_PINS_MAX = 4,
@@ -32,13 +33,7 @@ enum {
     TLS_RESUME_MAX_BYTES = 16 << 10,
 };
 
-struct tls_identity; /* a key file, read again after it was replaced */
 struct tls_session;
-
-/* `path` NULL: without a key, for clients. If the file is later replaced by an unreadable one, the
- * old content stays in use. */
-int tls_identity_new(const char *path, struct tls_identity **ret, struct error *err);
-void tls_identity_free(struct tls_identity *identity); /* sessions may outlive it; NULL allowed */
 
 int tls_server_new(struct tls_identity *identity, struct tls_session **ret, struct error *err);
 /* `pins`: the accepted ones, separated by commas. E_INVALID_ARGUMENT if there is none. */

@@ -1,4 +1,4 @@
-#include "common/env/tls.h"
+#include "common/env/tls_identity.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,7 +7,9 @@
 #include <time.h>
 
 #include "common/base/sha256.h"
-#include "common/env/tls_internal.h"
+#include "common/env/tls_bundle.h"
+#include "common/env/tls_credentials.h"
+#include "common/env/tls_read.h"
 
 enum { LOOK_AGAIN_S = 1 }; /* whether the file was replaced */
 

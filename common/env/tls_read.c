@@ -1,11 +1,23 @@
-#include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 #include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
 #include "common/base/hex.h"
-#include "common/env/tls_internal.h"
+#include "common/env/tls_bundle.h"
+
+int tls_check_pin(const char *pin, struct error *err)
+{
+    uint8_t id[32];
+    size_t size;
+    if (strlen(pin) == TLS_PIN_LENGTH && base64url_decode(pin, id, sizeof(id), &size) == 0 &&
+        size == sizeof(id))
+        return 0;
+    return error_set(err, E_INVALID_ARGUMENT,
+                     "'%.60s' is no fingerprint of a key: it has %d letters, digits, '-' and '_'",
+                     pin, TLS_PIN_LENGTH);
+}
 
 static int facts_of(const struct bundle *bundle, struct tls_facts *ret)
 {

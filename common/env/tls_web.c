@@ -9,7 +9,8 @@
 
 #include <gnutls/abstract.h>
 
-#include "common/env/tls_internal.h"
+#include "common/env/tls_bundle.h"
+#include "common/env/tls_credentials.h"
 
 enum { RECORD_OF_HANDSHAKE = 22, HANDSHAKE_MAX_BYTES = 16 << 10, DISCARD_BYTES = 16 << 10 };
 

@@ -10,7 +10,7 @@
 #define ENV_TLS_WEB_H
 
 #include "common/base/error.h"
-#include "common/env/tls.h"
+#include "common/env/tls_identity.h"
 
 struct tls_web;
 struct tls_web_session;

@@ -23,7 +23,7 @@ enum {
     CLUSTER_JOBS_MAX = 200000,
     CLUSTER_JOBS_RESERVED = 5000, /* of these, for administrators */
     NODE_NAME_MAX = 63,
-    NODE_KEY_MAX = 43,         /* a pin, common/env/tls_key.h */
+    NODE_KEY_MAX = 43,         /* a pin, common/env/tls_file.h */
     NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     JOB_USER_MAX = 63,
     NODE_LABELS_MAX = 64,

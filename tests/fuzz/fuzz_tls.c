@@ -11,6 +11,8 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "common/env/tls.h"
+#include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { EDIT_BYTES = 3, CUT_BYTES = 16, TURNS_MAX = 16, WORDS_BYTES = 20000, HOW_BYTES = 2 };

@@ -9,6 +9,7 @@
 #include "common/env/net_os.h"
 #include "common/env/net_url.h"
 #include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 #include "common/loop/loop.h"
 #include "tests/conformance/net/net_suite.h"
 #include "tests/lib/loopback.h"

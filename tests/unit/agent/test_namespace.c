@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "agent/supervisor/namespace.h"
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 #include "tests/lib/tmpdir.h"
 
 static const char *const envp[] = {"PATH=/usr/bin:/bin", NULL};

@@ -1,3 +1,4 @@
+#include "common/env/tls_read.h"
 #include "coordinator/keys.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,7 @@
 #include "common/env/clock_os.h"
 #include "common/env/net_handshake.h"
+#include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 #include <criterion/criterion.h>
 #include <dlfcn.h>

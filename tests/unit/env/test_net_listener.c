@@ -16,7 +16,7 @@
 
 #include "common/env/clock_os.h"
 #include "common/env/net_listener.h"
-#include "common/env/net_listener_internal.h"
+#include "common/env/net_listener_state.h"
 #include "common/env/net_url.h"
 #include "common/env/net_sp.h"
 #include "common/env/tls_key.h"

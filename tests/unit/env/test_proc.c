@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/env/proc.h"
+#include "common/env/proc_spawn.h"
 #include "tests/lib/tmpdir.h"
 
 static struct error err;

@@ -1,4 +1,6 @@
 #include "common/env/tls.h"
+#include "common/env/tls_key.h"
+#include "common/env/tls_read.h"
 
 #include <criterion/criterion.h>
 #include <gnutls/gnutls.h>

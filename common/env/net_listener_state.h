@@ -1,13 +1,14 @@
-/* Shared by a listener (net_listener.c) and its connections (net_peer.c); included only by them. */
-#ifndef ENV_NET_LISTENER_INTERNAL_H
-#define ENV_NET_LISTENER_INTERNAL_H
+/* The state of a listener and of its connections, which net_listener.c, net_peer.c and
+ * net_standing.c share; included only by them. Loop thread. */
+#ifndef ENV_NET_LISTENER_STATE_H
+#define ENV_NET_LISTENER_STATE_H
 
 #include <stdbool.h>
 
 #include "common/base/buf.h"
 #include "common/base/list.h"
 #include "common/base/map.h"
-#include "common/env/net_listener.h"
+#include "common/env/net_service.h"
 #include "common/env/net_sp.h"
 #include "common/loop/fair.h"
 #include "common/loop/loop.h"
@@ -89,20 +90,5 @@ struct request {
     size_t trace_bytes;
     uint8_t trace[SP_TRACE_MAX_BYTES];
 };
-
-/* Takes ownership of the descriptor and the session (NULL: without TLS) and sends the greeting.
- * NULL if memory is out; both are then closed. */
-struct peer *peer_new(struct sp_listener *listener, int fd, struct tls_session *tls);
-void peer_hang_up(struct peer *peer); /* closes its descriptor and requests; the peer stays */
-void peer_free(struct peer *peer);
-void peer_gone(struct peer *peer);  /* frees it and calls on_gone */
-void peer_go_on(struct peer *peer); /* reads and serves arrived data; may free it */
-void peer_ready(struct peer *peer); /* as peer_go_on, when it is its turn */
-
-/* The request's trace is sent before `bytes`. Never frees the peer. */
-void peer_send(struct peer *peer, const struct request *request, const void *bytes, size_t size);
-
-/* A request was answered or closed: resting peers may continue. */
-void listener_resume_soon(struct sp_listener *listener);
 
 #endif
