@@ -19,7 +19,7 @@
 
 #include "bench/collectives/timing.h"
 #include "bench/collectives/values.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/state.h"
 
 enum {
     RANKS_MAX = 64,

@@ -64,7 +64,7 @@ static ssize_t read_all(int fd, char *data, size_t size)
 }
 
 /* Grows as it reads: the size of a file in /proc is not known before. */
-static int slurp(int fd, size_t max, char **ret_data, size_t *ret_size)
+static int read_whole(int fd, size_t max, char **ret_data, size_t *ret_size)
 {
     size_t capacity = 4096, size = 0;
     char *data = NULL;
@@ -102,7 +102,7 @@ static int read_file(void *self, const char *path, size_t max, char **ret_data, 
                                 : error_set(err, E_INVALID_ARGUMENT, "%s: no limit", path);
     if (rc)
         return rc;
-    int problem = slurp(fd, max, ret_data, ret_size);
+    int problem = read_whole(fd, max, ret_data, ret_size);
     close(fd);
     if (problem == EFBIG)
         return error_set(err, E_RESOURCE_EXHAUSTED, "%s: larger than %zu bytes", path, max);
@@ -142,7 +142,7 @@ static int write_content(int fd, const struct content *content)
     return problem;
 }
 
-static int replace(const char *path, const struct content *content, struct error *err)
+static int replace_file(const char *path, const struct content *content, struct error *err)
 {
     char temporary[PATH_MAX];
     int rc = check_path(path, err);
@@ -169,13 +169,13 @@ static int write_file(void *self, const char *path, const void *data, size_t siz
 {
     struct content content = {data, size, mode, .durable = true};
     (void)self;
-    return replace(path, &content, err);
+    return replace_file(path, &content, err);
 }
 
 int disk_replace(const char *path, const struct buf *text, int mode, struct error *err)
 {
     struct content content = {buf_cstr(text), text->size, mode, .durable = false};
-    return replace(path, &content, err);
+    return replace_file(path, &content, err);
 }
 
 static int append_file(void *self, const char *path, const void *data, size_t size,
@@ -286,7 +286,7 @@ static char **pack_names(struct dirent *const *entries, size_t count)
     return names;
 }
 
-static int list(void *self, const char *path, char ***ret_names, struct error *err)
+static int list_folder(void *self, const char *path, char ***ret_names, struct error *err)
 {
     struct dirent **entries;
     (void)self;
@@ -328,7 +328,7 @@ struct disk disk_os(void)
         .read_range = read_range,
         .make_dirs = make_dirs,
         .remove_tree = remove_tree,
-        .list = list,
+        .list = list_folder,
         .free_bytes = free_bytes,
     };
 }

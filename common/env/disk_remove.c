@@ -28,7 +28,7 @@ struct removal {
     int problem;    /* the first errno */
 };
 
-static void note(struct removal *removal, int problem)
+static void note_problem(struct removal *removal, int problem)
 {
     if (!removal->problem && problem != ENOENT)
         removal->problem = problem;
@@ -64,25 +64,25 @@ static void move_up(struct removal *removal, int fd, const char *name)
         rc = renameat2(fd, name, removal->top_fd, moved, RENAME_NOREPLACE);
     } while (rc < 0 && errno == EEXIST && removal->names < NAMES_MAX);
     if (rc < 0)
-        note(removal, errno);
+        note_problem(removal, errno);
     else
         removal->moved = true;
 }
 
-static void empty(struct removal *removal, int fd, int depth);
+static void empty_folder(struct removal *removal, int fd, int depth);
 
 static void remove_entry(struct removal *removal, int fd, const char *name, int depth)
 {
     if (unlinkat(fd, name, 0) == 0 || errno == ENOENT)
         return;
     if (errno != EISDIR && errno != EPERM) {
-        note(removal, errno);
+        note_problem(removal, errno);
         return;
     }
     if (unlinkat(fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return;
     if (errno != ENOTEMPTY && errno != EEXIST) {
-        note(removal, errno);
+        note_problem(removal, errno);
         return;
     }
     if (depth == DEPTH_MAX) {
@@ -91,23 +91,23 @@ static void remove_entry(struct removal *removal, int fd, const char *name, int 
     }
     int child = open_folder(removal, fd, name);
     if (child < 0) {
-        note(removal, errno);
+        note_problem(removal, errno);
         return;
     }
-    empty(removal, child, depth + 1);
+    empty_folder(removal, child, depth + 1);
     close(child);
     if (unlinkat(fd, name, AT_REMOVEDIR) < 0)
-        note(removal, errno);
+        note_problem(removal, errno);
 }
 
 /* NOLINTNEXTLINE(misc-no-recursion): to DEPTH_MAX */
-static void empty(struct removal *removal, int fd, int depth)
+static void empty_folder(struct removal *removal, int fd, int depth)
 {
     struct dirent *entry;
     int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = own < 0 ? NULL : fdopendir(own);
     if (!dir) {
-        note(removal, errno);
+        note_problem(removal, errno);
         if (own >= 0)
             close(own);
         return;
@@ -128,10 +128,10 @@ static int remove_folder(int parent_fd, const char *name, int top_fd)
     for (int pass = 0, again = 0; pass < PASSES_MAX; pass++) {
         removal.moved = false;
         removal.problem = 0; /* the last pass reports what remains, and why */
-        empty(&removal, top_fd, 0);
+        empty_folder(&removal, top_fd, 0);
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0)
             return 0;
-        note(&removal, errno);
+        note_problem(&removal, errno);
         if (!removal.moved && ++again == AGAIN_MAX)
             break;
     }

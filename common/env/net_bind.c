@@ -28,7 +28,7 @@ static bool is_socket(const char *path)
     return lstat(path, &is) == 0 && S_ISSOCK(is.st_mode);
 }
 
-static int cannot(const char *url, struct error *err)
+static int fail_to_listen(const char *url, struct error *err)
 {
     const char *path = net_bind_path(url);
     if (errno == EADDRINUSE)
@@ -76,11 +76,11 @@ static int bind_path(const char *url, int *ret_fd, struct error *err)
                          url, sizeof(address.sun_path) - 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return cannot(url, err);
+        return fail_to_listen(url, err);
     int rc = bind_anew(fd, &address);
     /* Connecting is impossible before listen(). */
     if (rc < 0 || chmod(path, S_IRUSR | S_IWUSR) < 0 || listen(fd, BACKLOG) < 0) {
-        rc = cannot(url, err);
+        rc = fail_to_listen(url, err);
         close(fd);
         return rc;
     }
@@ -174,7 +174,7 @@ static int bind_port(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], st
     int fd = bind_to(found);
     freeaddrinfo(found);
     if (fd < 0)
-        return cannot(url, err);
+        return fail_to_listen(url, err);
     if (str_printf(ret_url, NET_URL_MAX, "%.*s:%d", (int)(strrchr(url, ':') - url), url,
                    bound_port(fd)) < 0) {
         close(fd);

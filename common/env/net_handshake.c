@@ -18,12 +18,12 @@
 
 enum {
     EVENTS_AT_ONCE = 64,
-    LOOK_MS = 500,
+    CHECK_MS = 500,
     READ_BYTES = 8 << 10,
     NICE = 5, /* than the program: a flood of handshakes has a third of the loop's share of a CPU */
 };
 
-struct one {
+struct pending {
     struct list link; /* in its thread's `open`, oldest first; then in the finished ones */
     struct handshakes *all;
     int fd;
@@ -57,7 +57,7 @@ struct handshakes {
     struct worker workers[NET_HANDSHAKE_THREADS_MAX];
 };
 
-static void one_free(struct one *it)
+static void pending_free(struct pending *it)
 {
     list_remove(&it->link);
     tls_session_free(it->session);
@@ -73,11 +73,11 @@ static void handshakes_release(struct handshakes *all)
 }
 
 /* On the loop: hand over what is through. */
-static void deliver(void *arg)
+static void deliver_finished(void *arg)
 {
     struct handshakes *all = arg;
     struct list batch;
-    struct one *it;
+    struct pending *it;
     list_init(&batch);
     pthread_mutex_lock(&all->lock);
     list_splice_back(&batch, &all->finished);
@@ -88,18 +88,18 @@ static void deliver(void *arg)
         handshakes_release(all);
         return;
     }
-    while ((it = list_first(&batch, struct one, link))) {
+    while ((it = list_first(&batch, struct pending, link))) {
         int fd = it->fd;
         struct tls_session *session = it->session;
         struct sockaddr_storage address = it->address;
         it->fd = -1;
         it->session = NULL;
-        one_free(it);
+        pending_free(it);
         all->on_ready(all->arg, fd, session, &address);
     }
 }
 
-static void finish(struct worker *worker, struct one *it)
+static void pending_finish(struct worker *worker, struct pending *it)
 {
     struct handshakes *all = worker->all;
     (void)epoll_ctl(worker->epoll, EPOLL_CTL_DEL, it->fd, NULL);
@@ -109,20 +109,20 @@ static void finish(struct worker *worker, struct one *it)
     list_push_back(&all->finished, &it->link);
     if (!all->posted && !all->silenced) {
         all->posted = true;
-        loop_post(all->loop, deliver, all);
+        loop_post(all->loop, deliver_finished, all);
     }
     pthread_mutex_unlock(&all->lock);
 }
 
-static void drop(struct worker *worker, struct one *it)
+static void pending_drop(struct worker *worker, struct pending *it)
 {
     worker->count--;
-    one_free(it); /* closing it ends its watch */
+    pending_free(it); /* closing it ends its watch */
 }
 
 /* Send the session's output; false if that fails. A handshake fits every socket buffer, so a peer
  * with a full one is dropped. */
-static bool flush(struct one *it)
+static bool send_output(struct pending *it)
 {
     struct buf *out = tls_out(it->session);
     size_t at = 0;
@@ -138,7 +138,7 @@ static bool flush(struct one *it)
     return true;
 }
 
-static void go_on(struct worker *worker, struct one *it)
+static void pending_continue(struct worker *worker, struct pending *it)
 {
     char bytes[READ_BYTES];
     ssize_t size;
@@ -150,52 +150,52 @@ static void go_on(struct worker *worker, struct one *it)
     if (size > 0 && !it->session && tls_server_new(worker->all->identity, &it->session, NULL) != 0)
         size = 0;
     if (size <= 0 || tls_feed(it->session, bytes, (size_t)size) != 0) {
-        drop(worker, it);
+        pending_drop(worker, it);
         return;
     }
     int rc = tls_handshake(it->session, NULL);
-    if (!flush(it) || rc < 0)
-        drop(worker, it);
+    if (!send_output(it) || rc < 0)
+        pending_drop(worker, it);
     else if (rc > 0)
-        finish(worker, it);
+        pending_finish(worker, it);
 }
 
-static void begin(struct worker *worker, struct one *it)
+static void pending_begin(struct worker *worker, struct pending *it)
 {
-    struct one *oldest;
+    struct pending *oldest;
     while (worker->count >= worker->all->open_max &&
-           (oldest = list_first(&worker->open, struct one, link)))
-        drop(worker, oldest);
+           (oldest = list_first(&worker->open, struct pending, link)))
+        pending_drop(worker, oldest);
     list_push_back(&worker->open, &it->link);
     worker->count++;
     it->began_ms = clock_os_now_ms();
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = it};
     if (epoll_ctl(worker->epoll, EPOLL_CTL_ADD, it->fd, &event) < 0)
-        drop(worker, it);
+        pending_drop(worker, it);
 }
 
-static void take_fresh(struct worker *worker)
+static void begin_fresh(struct worker *worker)
 {
     uint64_t count;
     struct list batch;
-    struct one *it;
+    struct pending *it;
     list_init(&batch);
     (void)!read(worker->wake, &count, sizeof(count));
     pthread_mutex_lock(&worker->lock);
     list_splice_back(&batch, &worker->fresh);
     pthread_mutex_unlock(&worker->lock);
-    while ((it = list_first(&batch, struct one, link))) {
+    while ((it = list_first(&batch, struct pending, link))) {
         list_remove(&it->link);
-        begin(worker, it);
+        pending_begin(worker, it);
     }
 }
 
 static void drop_late(struct worker *worker)
 {
-    struct one *it;
+    struct pending *it;
     int64_t before_ms = clock_os_now_ms() - NET_HANDSHAKE_MS;
-    while ((it = list_first(&worker->open, struct one, link)) && it->began_ms < before_ms)
-        drop(worker, it);
+    while ((it = list_first(&worker->open, struct pending, link)) && it->began_ms < before_ms)
+        pending_drop(worker, it);
 }
 
 /* Lowers the priority of this thread alone, on Linux. Without permission it stays as before. */
@@ -209,24 +209,24 @@ static void yield_to_the_loop(void)
 }
 
 /* New connections are added last: that may drop an open one with an event in the same batch. */
-static void *work(void *arg)
+static void *handshake_thread(void *arg)
 {
     struct worker *worker = arg;
     struct epoll_event events[EVENTS_AT_ONCE];
     yield_to_the_loop();
     while (!atomic_load(&worker->all->stopping)) {
         bool fresh = false;
-        int count = epoll_wait(worker->epoll, events, EVENTS_AT_ONCE, LOOK_MS);
+        int count = epoll_wait(worker->epoll, events, EVENTS_AT_ONCE, CHECK_MS);
         for (int i = 0; i < count; i++) {
             if (!events[i].data.ptr)
                 fresh = true;
             else if (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-                drop(worker, events[i].data.ptr); /* its client has given up */
+                pending_drop(worker, events[i].data.ptr); /* its client has given up */
             else
-                go_on(worker, events[i].data.ptr);
+                pending_continue(worker, events[i].data.ptr);
         }
         if (fresh)
-            take_fresh(worker);
+            begin_fresh(worker);
         drop_late(worker);
     }
     return NULL;
@@ -249,11 +249,11 @@ static int worker_start(struct handshakes *all, struct worker *worker)
 
 static void worker_fini(struct worker *worker)
 {
-    struct one *it;
-    while ((it = list_first(&worker->open, struct one, link)))
-        one_free(it);
-    while ((it = list_first(&worker->fresh, struct one, link)))
-        one_free(it);
+    struct pending *it;
+    while ((it = list_first(&worker->open, struct pending, link)))
+        pending_free(it);
+    while ((it = list_first(&worker->fresh, struct pending, link)))
+        pending_free(it);
     if (worker->epoll >= 0)
         close(worker->epoll);
     if (worker->wake >= 0)
@@ -303,7 +303,7 @@ static void start_threads(struct handshakes *all)
     int running = 0;
     all->open_max = open_max(all->workers_count);
     for (int i = 0; i < all->workers_count; i++) {
-        if (pthread_create(&all->workers[i].thread, NULL, work, &all->workers[i]) != 0)
+        if (pthread_create(&all->workers[i].thread, NULL, handshake_thread, &all->workers[i]) != 0)
             break;
         running++;
     }
@@ -317,7 +317,7 @@ static void start_threads(struct handshakes *all)
 
 void handshakes_free(struct handshakes *all)
 {
-    struct one *it;
+    struct pending *it;
     if (!all)
         return;
     pthread_mutex_lock(&all->lock);
@@ -332,8 +332,8 @@ void handshakes_free(struct handshakes *all)
         }
         worker_fini(&all->workers[i]);
     }
-    while ((it = list_first(&all->finished, struct one, link)))
-        one_free(it);
+    while ((it = list_first(&all->finished, struct pending, link)))
+        pending_free(it);
     if (!all->posted) /* else the loop still has it in its mailbox */
         handshakes_release(all);
 }
@@ -343,12 +343,12 @@ void handshakes_add(struct handshakes *all, int fd, const struct sockaddr_storag
     uint64_t once = 1;
     if (!all->started)
         start_threads(all);
-    struct one *it = all->started ? calloc(1, sizeof(*it)) : NULL;
+    struct pending *it = all->started ? calloc(1, sizeof(*it)) : NULL;
     if (!it) {
         close(fd);
         return;
     }
-    *it = (struct one){.all = all, .fd = fd, .address = *address};
+    *it = (struct pending){.all = all, .fd = fd, .address = *address};
     list_init(&it->link);
     struct worker *worker = &all->workers[all->next++ % all->workers_count];
     pthread_mutex_lock(&worker->lock);

@@ -25,11 +25,11 @@ enum {
     ACCEPT_AGAIN_MS = 100,   /* when there is no descriptor left for another connection */
 };
 
-static const struct net_patience usual_patience = {.greeting_ms = 10000,
-                                                   .stranger_ms = MAX_STRANGER_S * 1000,
-                                                   .message_ms = 60000,
-                                                   .answer_ms = 30000,
-                                                   .sweep_ms = 5000};
+static const struct net_timeouts default_timeouts = {.greeting_ms = 10000,
+                                                     .stranger_ms = MAX_STRANGER_S * 1000,
+                                                     .message_ms = 60000,
+                                                     .answer_ms = 30000,
+                                                     .sweep_ms = 5000};
 
 /* As it was when that end connected. */
 static int64_t uid_of_peer(int fd)
@@ -56,8 +56,8 @@ static void name_peer(const struct sockaddr_storage *address, char ret[NET_PEER_
         (void)str_copy(ret, NET_PEER_NAME_MAX, "local");
 }
 
-static void welcome(struct sp_listener *l, int fd, struct tls_session *tls,
-                    const struct sockaddr_storage *address)
+static void add_peer(struct sp_listener *l, int fd, struct tls_session *tls,
+                     const struct sockaddr_storage *address)
 {
     int on = 1;
     if (!l->unix_socket) { /* not before its handshake: most connections of a flood have none */
@@ -94,10 +94,10 @@ static void welcome_secure(void *arg, int fd, struct tls_session *tls,
         close(fd);
         return;
     }
-    welcome(l, fd, tls, address);
+    add_peer(l, fd, tls, address);
 }
 
-static void accepted(struct sp_listener *l, int fd, const struct sockaddr_storage *address)
+static void handle_accepted(struct sp_listener *l, int fd, const struct sockaddr_storage *address)
 {
     if (!l->handshakes && !has_place(l)) {
         close(fd);
@@ -106,15 +106,15 @@ static void accepted(struct sp_listener *l, int fd, const struct sockaddr_storag
     if (l->handshakes)
         handshakes_add(l->handshakes, fd, address);
     else
-        welcome(l, fd, NULL, address);
+        add_peer(l, fd, NULL, address);
 }
 
-static int watch(struct sp_listener *l, struct error *err);
+static int watch_socket(struct sp_listener *l, struct error *err);
 
 static void watch_again(void *arg)
 {
     struct sp_listener *l = arg;
-    if (watch(l, NULL) != 0)
+    if (watch_socket(l, NULL) != 0)
         loop_timer_set(l->loop, &l->accept, loop_now_ms(l->loop) + ACCEPT_AGAIN_MS, watch_again, l);
 }
 
@@ -130,7 +130,7 @@ static void accept_some(void *arg, int listening, uint32_t events)
         int fd =
             accept4(listening, (struct sockaddr *)&address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            accepted(l, fd, &address);
+            handle_accepted(l, fd, &address);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             loop_unwatch(l->loop, listening);
             loop_timer_set(l->loop, &l->accept, loop_now_ms(l->loop) + ACCEPT_AGAIN_MS, watch_again,
@@ -142,39 +142,39 @@ static void accept_some(void *arg, int listening, uint32_t events)
     }
 }
 
-static int watch(struct sp_listener *l, struct error *err)
+static int watch_socket(struct sp_listener *l, struct error *err)
 {
     return loop_watch(l->loop, l->fd, EPOLLIN, accept_some, l, err);
 }
 
 static bool is_stuck(const struct sp_listener *l, const struct peer *p, int64_t now_ms)
 {
-    const struct net_patience *patience = &l->patience;
+    const struct net_timeouts *timeouts = &l->timeouts;
     if (!p->greeted)
-        return now_ms - p->since_ms > patience->greeting_ms;
-    if (l->judges && p->standing == NET_STRANGER && now_ms - p->accepted_ms > patience->stranger_ms)
+        return now_ms - p->since_ms > timeouts->greeting_ms;
+    if (l->judges && p->standing == NET_STRANGER && now_ms - p->accepted_ms > timeouts->stranger_ms)
         return true;
     if (p->unsent.size > 0)
-        return now_ms - p->since_ms > patience->answer_ms;
+        return now_ms - p->since_ms > timeouts->answer_ms;
     return p->received.size > 0 && list_empty(&p->resting) && list_empty(&p->turn) &&
-           now_ms - p->begun_ms > patience->message_ms;
+           now_ms - p->begun_ms > timeouts->message_ms;
 }
 
-static void sweep(void *arg)
+static void sweep_peers(void *arg)
 {
     struct sp_listener *l = arg;
     struct peer *p;
     int64_t now_ms = loop_now_ms(l->loop);
-    loop_timer_set(l->loop, &l->sweep, now_ms + l->patience.sweep_ms, sweep, l);
+    loop_timer_set(l->loop, &l->sweep, now_ms + l->timeouts.sweep_ms, sweep_peers, l);
     list_each(p, &l->peers, link)
         if (is_stuck(l, p, now_ms))
             (void)shutdown(p->fd, SHUT_RDWR); /* the loop reports it */
 }
 
-void sp_listener_set_patience(struct sp_listener *l, const struct net_patience *patience)
+void sp_listener_set_timeouts(struct sp_listener *l, const struct net_timeouts *timeouts)
 {
-    l->patience = *patience;
-    loop_timer_set(l->loop, &l->sweep, loop_now_ms(l->loop) + patience->sweep_ms, sweep, l);
+    l->timeouts = *timeouts;
+    loop_timer_set(l->loop, &l->sweep, loop_now_ms(l->loop) + timeouts->sweep_ms, sweep_peers, l);
 }
 
 static int prepare_tls(struct sp_listener *l, const struct net_address *address, struct error *err)
@@ -196,10 +196,10 @@ static int listen_at(struct sp_listener *l, const struct net_address *address, s
     if (rc == 0 && str_printf(l->url, sizeof(l->url), "%s%s", address->tls ? "tls+" : "", url) != 0)
         rc = error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes",
                        NET_URL_MAX - 1);
-    return rc == 0 ? watch(l, err) : rc;
+    return rc == 0 ? watch_socket(l, err) : rc;
 }
 
-static void go_on(void *arg, struct list *turn)
+static void serve_turn(void *arg, struct list *turn)
 {
     struct peer *p = list_entry(turn, struct peer, turn);
     (void)arg;
@@ -215,7 +215,7 @@ static void begin_fair(struct sp_listener *l)
         [NET_AGENT] = NET_AGENTS_TURN_MS,
     };
     for (int i = 0; i < NET_STANDINGS; i++)
-        fair_init(&l->fairs[i], l->loop, turn_ms[i], go_on, l);
+        fair_init(&l->fairs[i], l->loop, turn_ms[i], serve_turn, l);
 }
 
 int sp_listener_new(struct loop *loop, const struct net_address *address,
@@ -236,7 +236,7 @@ int sp_listener_new(struct loop *loop, const struct net_address *address,
         sp_listener_free(l);
         return rc;
     }
-    sp_listener_set_patience(l, &usual_patience);
+    sp_listener_set_timeouts(l, &default_timeouts);
     *ret = l;
     return 0;
 }

@@ -32,7 +32,7 @@ int sp_listener_new(struct loop *loop, const struct net_address *address,
 void sp_listener_free(struct sp_listener *listener); /* NULL allowed; not from its callback */
 
 /* Replace the time limits above. */
-void sp_listener_set_patience(struct sp_listener *listener, const struct net_patience *patience);
+void sp_listener_set_timeouts(struct sp_listener *listener, const struct net_timeouts *timeouts);
 
 const char *sp_listener_url(const struct sp_listener *listener); /* tls+tcp://, tcp://, ipc:// */
 void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,

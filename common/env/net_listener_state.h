@@ -31,7 +31,7 @@ struct sp_listener {
     struct loop *loop;
     struct net_service service;
     char url[NET_URL_MAX];
-    struct net_patience patience;
+    struct net_timeouts timeouts;
     bool unix_socket, closed;
     int fd;
     bool judges;                      /* the program classifies peers (judge) */

@@ -15,15 +15,15 @@ static void inbox_drain(void *arg)
     list_splice_back(&batch, &net->inbox);
     net->waking = false;
     pthread_mutex_unlock(&net->lock);
-    struct happening *it;
-    while ((it = list_first(&batch, struct happening, link))) {
+    struct net_event *it;
+    while ((it = list_first(&batch, struct net_event, link))) {
         list_remove(&it->link);
         it->handle(it);
     }
 }
 
 /* Any thread. The post is made under the lock so that none can follow net_nng_fini. */
-void net_nng_push(struct net_nng *net, struct happening *it)
+void net_nng_push(struct net_nng *net, struct net_event *it)
 {
     pthread_mutex_lock(&net->lock);
     list_push_back(&net->inbox, &it->link);

@@ -45,13 +45,13 @@ struct call {
 };
 
 struct lost {
-    struct happening happening;
+    struct net_event event;
     struct nng_dialing *dialer;
     uint64_t connection;
 };
 
 struct answer {
-    struct happening happening;
+    struct net_event event;
     struct nng_dialing *dialer;
     nng_msg *message;
 };
@@ -79,7 +79,7 @@ static bool was_sent(const struct net_call *call)
     return sent;
 }
 
-static void withdraw(struct net_call *call)
+static void call_withdraw(struct net_call *call)
 {
     struct call *it = (struct call *)call;
     struct nng_dialing *d = dialer_of(call->calls);
@@ -91,12 +91,12 @@ static void withdraw(struct net_call *call)
         nng_msg_free(unsent);
 }
 
-static void release(struct net_call *call)
+static void call_release(struct net_call *call)
 {
     free(call);
 }
 
-static void cut(struct net_calls *calls)
+static void cut_connection(struct net_calls *calls)
 {
     struct nng_dialing *d = dialer_of(calls);
     pthread_mutex_lock(&d->lock);
@@ -109,9 +109,9 @@ static void cut(struct net_calls *calls)
 static const struct net_calls_owner owner = {
     .connected = is_connected,
     .sent = was_sent,
-    .withdraw = withdraw,
-    .release = release,
-    .cut = cut,
+    .withdraw = call_withdraw,
+    .release = call_release,
+    .cut = cut_connection,
 };
 
 /* Any thread: hand the next queued call to NNG, if connected and none is on its way. */
@@ -147,9 +147,9 @@ static void dialer_sent(void *arg)
     dialer_send_next(d);
 }
 
-static void dialer_answered(struct happening *self)
+static void dialer_answered(struct net_event *self)
 {
-    struct answer *answer = list_entry(self, struct answer, happening);
+    struct answer *answer = list_entry(self, struct answer, event);
     struct nng_dialing *d = answer->dialer;
     nng_msg *message = answer->message;
     free(answer);
@@ -182,14 +182,14 @@ static void dialer_received(void *arg)
     struct answer *answer = calloc(1, sizeof(*answer));
     bool more = true;
     if (answer) {
-        answer->happening.handle = dialer_answered;
+        answer->event.handle = dialer_answered;
         answer->dialer = d;
         answer->message = message;
         pthread_mutex_lock(&d->lock);
         d->paused = ++d->unread >= ANSWERS_UNREAD_MAX;
         more = !d->paused;
         pthread_mutex_unlock(&d->lock);
-        net_nng_push(d->net, &answer->happening);
+        net_nng_push(d->net, &answer->event);
     } else {
         nng_msg_free(message);
     }
@@ -220,9 +220,9 @@ static bool is_over(const struct net_call *call, uint64_t connection)
     return over;
 }
 
-static void dialer_lost(struct happening *self)
+static void dialer_lost(struct net_event *self)
 {
-    struct lost *lost = list_entry(self, struct lost, happening);
+    struct lost *lost = list_entry(self, struct lost, event);
     struct nng_dialing *d = lost->dialer;
     uint64_t connection = lost->connection;
     free(lost);
@@ -239,14 +239,14 @@ static void dialer_pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
     if (current)
         d->pipe = 0;
     if (lost) {
-        lost->happening.handle = dialer_lost;
+        lost->event.handle = dialer_lost;
         lost->dialer = d;
         lost->connection = d->connection;
     }
     pthread_mutex_unlock(&d->lock);
     /* Without memory for the news the calls still end at their deadlines. */
     if (lost && current)
-        net_nng_push(d->net, &lost->happening);
+        net_nng_push(d->net, &lost->event);
     else
         free(lost);
 }

@@ -19,9 +19,9 @@ enum {
 
 /* An event on a thread of NNG, to be handled on the loop. Embedded by its owner, in the inbox at
  * most once at a time. */
-struct happening {
+struct net_event {
     struct list link;
-    void (*handle)(struct happening *self);
+    void (*handle)(struct net_event *self);
 };
 
 struct net_nng {
@@ -34,7 +34,7 @@ struct net_nng {
 };
 
 /* Any thread. */
-void net_nng_push(struct net_nng *net, struct happening *it);
+void net_nng_push(struct net_nng *net, struct net_event *it);
 
 struct nng_dialing;
 

@@ -53,7 +53,8 @@ static const char *listener_url(struct net_listener *l)
     return sp_listener_url(l->sp);
 }
 
-static void answer(struct net_listener *l, uint64_t request, const void *bytes, size_t size)
+static void listener_answer(struct net_listener *l, uint64_t request, const void *bytes,
+                            size_t size)
 {
     sp_listener_answer(l->sp, request, bytes, size);
 }
@@ -73,7 +74,8 @@ static void **peer_note(struct net_listener *l, uint64_t peer)
     return sp_listener_peer_note(l->sp, peer);
 }
 
-static void judge(struct net_listener *l, uint64_t peer, enum net_standing standing, uint64_t whose)
+static void listener_judge(struct net_listener *l, uint64_t peer, enum net_standing standing,
+                           uint64_t whose)
 {
     sp_listener_judge(l->sp, peer, standing, whose);
 }
@@ -147,10 +149,10 @@ int net_os_init(struct net *ret, struct loop *loop, struct error *err)
     *ret = (struct net){.self = net,
                         .listen = net_listen,
                         .listener_url = listener_url,
-                        .answer = answer,
+                        .answer = listener_answer,
                         .peer_name = peer_name,
                         .peer_uid = peer_uid,
-                        .judge = judge,
+                        .judge = listener_judge,
                         .peer_key = peer_key,
                         .peer_note = peer_note,
                         .close_listener = close_listener,

@@ -12,7 +12,7 @@
 #include "common/env/net_standing.h"
 #include "common/env/tls.h"
 
-static size_t unsent(const struct peer *p)
+static size_t unsent_size(const struct peer *p)
 {
     return p->unsent.size - p->unsent_at;
 }
@@ -99,7 +99,7 @@ static void peer_keep(struct peer *p, const struct iovec *parts, int count, size
         peer_break(p);
         return;
     }
-    if (unsent(p) == 0)
+    if (unsent_size(p) == 0)
         p->since_ms = loop_now_ms(p->listener->loop);
     for (int i = 0; i < count; i++) {
         size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
@@ -136,7 +136,7 @@ static void peer_write_raw(struct peer *p, struct iovec *parts, int count, size_
 {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     ssize_t sent = 0;
-    if (unsent(p) == 0) {
+    if (unsent_size(p) == 0) {
         do
             sent = sendmsg(p->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
         while (sent < 0 && errno == EINTR);
@@ -183,9 +183,9 @@ void peer_send(struct peer *p, const struct request *request, const void *bytes,
 
 static void peer_flush(struct peer *p)
 {
-    while (unsent(p) > 0) {
+    while (unsent_size(p) > 0) {
         ssize_t sent =
-            send(p->fd, p->unsent.data + p->unsent_at, unsent(p), MSG_NOSIGNAL | MSG_DONTWAIT);
+            send(p->fd, p->unsent.data + p->unsent_at, unsent_size(p), MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && errno == EAGAIN)
@@ -230,7 +230,8 @@ void peer_ready(struct peer *p)
 static bool may_take(const struct peer *p)
 {
     const struct sp_listener *l = p->listener;
-    return unsent(p) == 0 && !had_its_turn(p) && l->open.count < (size_t)l->service.max_in_flight;
+    return unsent_size(p) == 0 && !had_its_turn(p) &&
+           l->open.count < (size_t)l->service.max_in_flight;
 }
 
 static bool peer_serve(struct peer *p, const struct sp_message *message)
@@ -268,7 +269,7 @@ static int64_t peer_take(struct peer *p, const uint8_t *bytes, size_t size)
     }
     while (p->fd >= 0 && may_take(p)) {
         struct sp_message message;
-        int64_t taken = sp_take(bytes + at, size - at, p->listener->unix_socket, &message);
+        int64_t taken = sp_parse(bytes + at, size - at, p->listener->unix_socket, &message);
         if (taken == 0)
             break;
         if (taken < 0 || !peer_serve(p, &message))

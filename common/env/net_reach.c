@@ -47,7 +47,7 @@ static int connect_until(const struct sockaddr *address, socklen_t size, int64_t
     return -1;
 }
 
-static int explain(const char *url, int64_t wait_ms, struct error *err)
+static int explain_connect(const char *url, int64_t wait_ms, struct error *err)
 {
     char time[FORMAT_MAX];
     switch (errno) {
@@ -71,7 +71,7 @@ static int connect_path(const char *url, int64_t wait_ms, int *ret_fd, struct er
         return error_set(err, E_INVALID_ARGUMENT, "%s: the path is too long", url);
     *ret_fd =
         connect_until((struct sockaddr *)&address, sizeof(address), clock_os_now_ms() + wait_ms);
-    return *ret_fd < 0 ? explain(url, wait_ms, err) : 0;
+    return *ret_fd < 0 ? explain_connect(url, wait_ms, err) : 0;
 }
 
 static int connect_port(const char *url, int64_t wait_ms, int *ret_fd, struct error *err)
@@ -94,7 +94,7 @@ static int connect_port(const char *url, int64_t wait_ms, int *ret_fd, struct er
     int why = errno;
     freeaddrinfo(found);
     errno = why;
-    return *ret_fd < 0 ? explain(url, wait_ms, err) : 0;
+    return *ret_fd < 0 ? explain_connect(url, wait_ms, err) : 0;
 }
 
 static int connect_to(const char *url, int64_t wait_ms, int *ret_fd, struct error *err)

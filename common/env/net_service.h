@@ -19,7 +19,7 @@ struct net_service { /* the receiver of requests, as in net.listen */
     void *arg;
 };
 
-struct net_patience { /* time limits for idle peers, checked every sweep_ms */
+struct net_timeouts { /* time limits for idle peers, checked every sweep_ms */
     int64_t greeting_ms, stranger_ms, message_ms, answer_ms, sweep_ms;
 };
 

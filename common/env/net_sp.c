@@ -21,7 +21,7 @@ static size_t trace_length(const uint8_t *bytes, size_t size)
     return 0;
 }
 
-int64_t sp_take(const uint8_t *bytes, size_t size, bool unix_socket, struct sp_message *ret)
+int64_t sp_parse(const uint8_t *bytes, size_t size, bool unix_socket, struct sp_message *ret)
 {
     size_t head = LENGTH_BYTES + unix_socket;
     uint64_t length = 0;

@@ -40,7 +40,7 @@ struct sp_message { /* borrows the bytes it was parsed from */
 /* Parse the message at the start of `bytes`. Returns its length, 0 if it is incomplete, or
  * E_INVALID_ARGUMENT: these bytes will never be a message (its body is larger than
  * NET_MESSAGE_MAX_BYTES, its trace does not end). */
-int64_t sp_take(const uint8_t *bytes, size_t size, bool unix_socket, struct sp_message *ret);
+int64_t sp_parse(const uint8_t *bytes, size_t size, bool unix_socket, struct sp_message *ret);
 
 /* The header before a message's trace and body; returns its length. */
 size_t sp_head(size_t message_bytes, bool unix_socket, uint8_t ret[SP_HEAD_MAX_BYTES]);

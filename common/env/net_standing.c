@@ -91,9 +91,9 @@ void standing_leave(struct peer *p)
     p->origin = NULL;
 }
 
-static const struct origin *hog(const struct sp_listener *l,
-                                size_t (*held)(const struct origin *, enum net_standing),
-                                enum net_standing standing)
+static const struct origin *largest_origin(const struct sp_listener *l,
+                                           size_t (*held)(const struct origin *, enum net_standing),
+                                           enum net_standing standing)
 {
     const struct origin *most = NULL;
     for (struct map_entry *e = strmap_first(&l->origins); e; e = map_next(e))
@@ -120,7 +120,7 @@ static size_t strangers_of(const struct origin *origin, enum net_standing standi
 }
 
 /* The loop reports its end; its earlier data is not read any more. */
-static void doom(struct peer *p)
+static void peer_doom(struct peer *p)
 {
     p->doomed = true;
     if (p->listener->serving != p) /* otherwise the request being served is there */
@@ -138,7 +138,7 @@ bool standing_half_room(struct peer *p, size_t more)
     if (standing == NET_STRANGER && l->judges && p->received.size + more > MAX_STRANGER_HALF_BYTES)
         return false;
     while (l->half[standing] + more > half_max[standing]) {
-        const struct origin *most = hog(l, half_of, standing);
+        const struct origin *most = largest_origin(l, half_of, standing);
         struct peer *one, *victim = p;
         list_each(one, &l->peers, link)
             if (one->origin == most && one->standing == standing && !one->doomed &&
@@ -146,7 +146,7 @@ bool standing_half_room(struct peer *p, size_t more)
                 victim = one;
         if (victim == p)
             return false;
-        doom(victim);
+        peer_doom(victim);
     }
     return true;
 }
@@ -159,14 +159,14 @@ bool standing_unsent_room(struct peer *p, size_t more)
     if (p->unsent_bytes > 0 && p->unsent_bytes + more > MAX_CALLER_UNSENT_BYTES)
         return false;
     while (l->unsent_bytes + more > MAX_CALLERS_UNSENT_BYTES) {
-        const struct origin *most = hog(l, unsent_of, NET_CALLER);
+        const struct origin *most = largest_origin(l, unsent_of, NET_CALLER);
         struct peer *one, *victim = p;
         list_each(one, &l->peers, link)
             if (one->origin == most && !one->doomed && one->unsent_bytes > victim->unsent_bytes)
                 victim = one;
         if (victim == p)
             return false;
-        doom(victim);
+        peer_doom(victim);
     }
     return true;
 }
@@ -181,11 +181,11 @@ size_t standing_places(void)
 
 bool standing_make_room(struct sp_listener *l)
 {
-    const struct origin *most = l->judges ? hog(l, strangers_of, NET_STRANGER) : NULL;
+    const struct origin *most = l->judges ? largest_origin(l, strangers_of, NET_STRANGER) : NULL;
     struct peer *one;
     list_each(one, &l->peers, link) /* in the order of arrival */
         if (most && one->origin == most && one->standing == NET_STRANGER && !one->doomed) {
-            doom(one);
+            peer_doom(one);
             return true;
         }
     return false;

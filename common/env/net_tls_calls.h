@@ -16,7 +16,7 @@ struct tls_call {
     bool sent;
 };
 
-/* A call that is counted and timed, with its frame; not in the queue yet. The errors of net.call. */
+/* A call that is counted and timed, with its frame; not in the queue yet. Errors as net.call. */
 int tls_call_new(struct net_calls *calls, const void *bytes, size_t size,
                  const struct net_call_how *how, struct tls_call **ret, struct error *err);
 

@@ -82,7 +82,7 @@ static void connection_lost(struct tls_dialer *d)
 }
 
 /* This way did not work; `why` has been filled. The next address, or from the start later. */
-static void failed(struct tls_dialer *d, const struct error *why)
+static void attempt_failed(struct tls_dialer *d, const struct error *why)
 {
     d->problem = *why;
     hang_up(d);
@@ -99,12 +99,12 @@ static void failed_errno(struct tls_dialer *d, int number)
     struct error why = {0};
     error_set(&why, number == ETIMEDOUT ? E_DEADLINE_EXCEEDED : E_UNAVAILABLE,
               "cannot connect to %s: %s", d->url, strerror(number));
-    failed(d, &why);
+    attempt_failed(d, &why);
 }
 
 /* Sending */
 
-static bool flush(struct tls_dialer *d)
+static bool send_output(struct tls_dialer *d)
 {
     struct buf *out = tls_out(d->tls);
     size_t at = 0;
@@ -141,7 +141,7 @@ static bool send_queue(struct tls_dialer *d)
         call->sent = true;
         int rc = tls_write(d->tls, call->frame.data, call->frame.size);
         buf_fini(&call->frame);
-        if (rc != 0 || !flush(d))
+        if (rc != 0 || !send_output(d))
             return false;
     }
     return true;
@@ -160,7 +160,7 @@ static void take_answer(struct tls_dialer *d, const struct sp_message *message)
         net_call_complete(call, 0, message->body, message->body_bytes);
 }
 
-static void greeted(struct tls_dialer *d)
+static void mark_greeted(struct tls_dialer *d)
 {
     d->state = CONNECTED;
     d->again_ms = 0;
@@ -169,7 +169,7 @@ static void greeted(struct tls_dialer *d)
 }
 
 /* How much of `bytes` was whole, or below 0. The dialer may be closed after it. */
-static int64_t take(struct tls_dialer *d, const uint8_t *bytes, size_t size)
+static int64_t take_messages(struct tls_dialer *d, const uint8_t *bytes, size_t size)
 {
     size_t at = 0;
     if (d->state == GREETING) {
@@ -177,12 +177,12 @@ static int64_t take(struct tls_dialer *d, const uint8_t *bytes, size_t size)
             return 0;
         if (memcmp(bytes, sp_greeting_rep, SP_GREETING_BYTES) != 0)
             return E_INVALID_ARGUMENT;
-        greeted(d);
+        mark_greeted(d);
         at = SP_GREETING_BYTES;
     }
     while (d->state == CONNECTED) {
         struct sp_message message;
-        int64_t taken = sp_take(bytes + at, size - at, false, &message);
+        int64_t taken = sp_parse(bytes + at, size - at, false, &message);
         if (taken < 0)
             return taken;
         if (taken == 0)
@@ -199,11 +199,11 @@ static bool take_received(struct tls_dialer *d)
 {
     struct sp_message message;
     if (d->state == CONNECTED &&
-        sp_take((const uint8_t *)d->received.data, d->received.size, false, &message) == 0)
+        sp_parse((const uint8_t *)d->received.data, d->received.size, false, &message) == 0)
         return true;
     struct buf now = d->received;
     buf_init(&d->received, now.max_bytes);
-    int64_t taken = take(d, (const uint8_t *)now.data, now.size);
+    int64_t taken = take_messages(d, (const uint8_t *)now.data, now.size);
     bool good = taken >= 0;
     if (good && d->state >= GREETING && (size_t)taken < now.size)
         good = buf_append(&d->received, now.data + taken, now.size - (size_t)taken) == 0;
@@ -243,17 +243,17 @@ static void keep_ticket(struct tls_dialer *d)
     }
 }
 
-/* Continue the handshake; then our greeting is sent at once. False: failed() was called. */
-static bool prove(struct tls_dialer *d)
+/* Continue the handshake; then our greeting is sent at once. False: attempt_failed() was called. */
+static bool continue_handshake(struct tls_dialer *d)
 {
     struct error why = {0};
     int rc = tls_handshake(d->tls, &why);
     bool sent = rc <= 0 || tls_write(d->tls, greeting_req, sizeof(greeting_req)) == 0;
-    sent = flush(d) && sent;
+    sent = send_output(d) && sent;
     if (rc < 0) {
         buf_fini(&d->ticket);
         error_wrap(&why, "%s", d->url);
-        failed(d, &why);
+        attempt_failed(d, &why);
         return false;
     }
     if (!sent) {
@@ -272,7 +272,7 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
         connection_lost(d);
         return false;
     }
-    if (d->state == PROVING && !prove(d))
+    if (d->state == PROVING && !continue_handshake(d))
         return false;
     if (d->state == PROVING)
         return true;
@@ -283,14 +283,12 @@ static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
     if (good && !before && d->state == CONNECTED)
         keep_ticket(d);
     if (good)
-        good = flush(d) && send_queue(d);
+        good = send_output(d) && send_queue(d);
     if (!good && d->state == GREETING) {
         struct error why = {0};
-        error_set(&why, E_UNAVAILABLE,
-                  "the program that answers at %s is not a "
-                  "coordinator",
+        error_set(&why, E_UNAVAILABLE, "the program that answers at %s is not a coordinator",
                   d->url);
-        failed(d, &why);
+        attempt_failed(d, &why);
     } else if (!good) {
         connection_lost(d);
     }
@@ -336,13 +334,13 @@ static void begin_proof(struct tls_dialer *d)
         return;
     }
     if (tls_client_new(d->identity, d->pins, &d->tls, &why) != 0) {
-        failed(d, &why);
+        attempt_failed(d, &why);
         return;
     }
     if (d->ticket.size > 0)
         tls_client_resume(d->tls, d->ticket.data, d->ticket.size);
     d->state = PROVING;
-    (void)prove(d);
+    (void)continue_handshake(d);
 }
 
 static void on_event(void *arg, int fd, uint32_t events)
@@ -353,7 +351,7 @@ static void on_event(void *arg, int fd, uint32_t events)
         if (!(events & (EPOLLOUT | EPOLLERR | EPOLLHUP)))
             return;
         begin_proof(d);
-    } else if ((events & EPOLLOUT) && d->state >= PROVING && (!flush(d) || !send_queue(d))) {
+    } else if ((events & EPOLLOUT) && d->state >= PROVING && (!send_output(d) || !send_queue(d))) {
         connection_lost(d);
         return;
     }
@@ -402,7 +400,7 @@ static void addresses_found(void *arg, int failed_code, struct addrinfo *found)
     }
     error_set(&why, E_UNAVAILABLE, "the host '%s' of %s is unknown: %s", d->host, d->url,
               gai_strerror(failed_code));
-    failed(d, &why);
+    attempt_failed(d, &why);
 }
 
 static void connect_now(void *arg)

@@ -4,19 +4,19 @@
 
 #include "common/base/str.h"
 
-static const char *behind(const char *scheme, const char *url)
+static const char *after_scheme(const char *scheme, const char *url)
 {
     return str_starts(url, scheme) ? url + strlen(scheme) : NULL;
 }
 
 const char *net_url_tcp(const char *url)
 {
-    return behind("tcp://", url);
+    return after_scheme("tcp://", url);
 }
 
 const char *net_url_path(const char *url)
 {
-    return behind("ipc://", url);
+    return after_scheme("ipc://", url);
 }
 
 /* Only digits and in range: the resolver reads a larger number as another port. */

@@ -48,7 +48,7 @@ int paths_runtime_dir(char *ret, size_t size, struct error *err)
     return rc ? too_long(err, "XDG_RUNTIME_DIR") : 0;
 }
 
-static bool trusted(uid_t owner)
+static bool is_trusted(uid_t owner)
 {
     return owner == 0 || owner == geteuid();
 }
@@ -58,10 +58,10 @@ int paths_check_folder(const char *path, struct error *err)
     struct stat link, folder;
     if (lstat(path, &link) || stat(path, &folder))
         return error_errno(err, errno, "folder %s", path);
-    uid_t owner = trusted(link.st_uid) ? folder.st_uid : link.st_uid;
+    uid_t owner = is_trusted(link.st_uid) ? folder.st_uid : link.st_uid;
     if (!S_ISDIR(folder.st_mode))
         return error_set(err, E_FAILED_PRECONDITION, "%s is no folder", path);
-    if (!trusted(owner))
+    if (!is_trusted(owner))
         error_set(err, E_FAILED_PRECONDITION,
                   "folder %s belongs to uid %u, who could exchange what is in it", path,
                   (unsigned)owner);

@@ -203,7 +203,7 @@ _Noreturn static void become(struct child *child)
     give_up(child, STEP_EXEC);
 }
 
-static const char *variable(const char *const *envp, const char *name)
+static const char *environment_value(const char *const *envp, const char *name)
 {
     size_t length = strlen(name);
     for (; envp && *envp; envp++)
@@ -228,7 +228,8 @@ static int fork_child(struct child *child, pid_t *ret_pid, struct error *err)
     return 0;
 }
 
-static int explain(const struct child *child, const struct failure *failure, struct error *err)
+static int explain_failure(const struct child *child, const struct failure *failure,
+                           struct error *err)
 {
     const char *path = child->how->path, *cwd = child->how->cwd;
     if (failure->step == STEP_PROGRAM)
@@ -255,10 +256,10 @@ static int await_exec(int report_fd, const struct child *child, pid_t pid, struc
         continue;
     if (n != sizeof(failure))
         return error_set(err, E_INTERNAL, "lost a process while starting %s", child->how->path);
-    return explain(child, &failure, err);
+    return explain_failure(child, &failure, err);
 }
 
-static int start(struct child *child, struct proc *ret, struct error *err)
+static int start_child(struct child *child, struct proc *ret, struct error *err)
 {
     int report[2];
     pid_t pid = 0;
@@ -288,7 +289,7 @@ int proc_spawn(const struct proc_spawn *how, struct proc *ret, struct error *err
 {
     struct child child = {.how = how, .parent = getpid()};
     insist(how->fd_count <= PROC_FDS_MAX && how->group_count <= PROC_GROUPS_MAX);
-    const char *path = variable(how->envp, "PATH");
+    const char *path = environment_value(how->envp, "PATH");
     if (!strchr(how->path, '/'))
         child.search = path ? path : "/usr/local/bin:/usr/bin:/bin";
     else if (str_copy(child.path, sizeof(child.path), how->path))
@@ -296,7 +297,7 @@ int proc_spawn(const struct proc_spawn *how, struct proc *ret, struct error *err
     child.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (child.null_fd < 0)
         return error_errno(err, errno, "/dev/null");
-    int rc = start(&child, ret, err);
+    int rc = start_child(&child, ret, err);
     close(child.null_fd);
     return rc;
 }

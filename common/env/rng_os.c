@@ -5,7 +5,7 @@
 
 #include "common/base/assert.h"
 
-static void fill(void *self, void *ret_bytes, size_t count)
+static void fill_random(void *self, void *ret_bytes, size_t count)
 {
     char *out = ret_bytes;
     (void)self;
@@ -21,5 +21,5 @@ static void fill(void *self, void *ret_bytes, size_t count)
 
 struct rng_source rng_os(void)
 {
-    return (struct rng_source){.fill = fill};
+    return (struct rng_source){.fill = fill_random};
 }

@@ -27,7 +27,7 @@ struct tls_session {
     char peer_pin[TLS_PIN_MAX];
 };
 
-static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
+static ssize_t session_pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
 {
     struct tls_session *s = arg;
     size_t size = s->in.size - s->in_at;
@@ -45,14 +45,14 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
     return (ssize_t)size;
 }
 
-static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
+static int session_pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
 {
     const struct tls_session *s = arg;
     (void)wait_ms; /* missing bytes arrive with the next tls_feed */
     return s->in.size > s->in_at;
 }
 
-static ssize_t push(gnutls_transport_ptr_t arg, const void *bytes, size_t size)
+static ssize_t session_push(gnutls_transport_ptr_t arg, const void *bytes, size_t size)
 {
     struct tls_session *s = arg;
     if (buf_append(&s->out, bytes, size) == 0)
@@ -76,9 +76,9 @@ static int session_start(struct tls_session *s)
         gnutls_certificate_server_set_request(s->tls, GNUTLS_CERT_REQUEST);
     gnutls_handshake_set_max_packet_length(s->tls, HANDSHAKE_MAX_BYTES);
     gnutls_transport_set_ptr(s->tls, s);
-    gnutls_transport_set_pull_function(s->tls, pull);
-    gnutls_transport_set_pull_timeout_function(s->tls, pull_timeout);
-    gnutls_transport_set_push_function(s->tls, push);
+    gnutls_transport_set_pull_function(s->tls, session_pull);
+    gnutls_transport_set_pull_timeout_function(s->tls, session_pull_timeout);
+    gnutls_transport_set_push_function(s->tls, session_push);
     return rc;
 }
 
@@ -89,7 +89,7 @@ static int session_new(struct tls_identity *identity, bool server, struct tls_se
     if (!s)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a connection");
     s->server = server;
-    s->credentials = credentials_take(identity);
+    s->credentials = credentials_hold(identity);
     buf_init(&s->in, OUT_MAX_BYTES);
     buf_init(&s->out, OUT_MAX_BYTES);
     int rc = session_start(s);

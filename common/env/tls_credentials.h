@@ -25,7 +25,7 @@ struct credentials {
 };
 
 /* The newest; any thread. Release it by credentials_release, which accepts NULL. */
-struct credentials *credentials_take(struct tls_identity *identity);
+struct credentials *credentials_hold(struct tls_identity *identity);
 void credentials_release(struct credentials *credentials);
 
 #endif

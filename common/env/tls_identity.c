@@ -37,7 +37,8 @@ void credentials_release(struct credentials *c)
     free(c);
 }
 
-static void derive(const gnutls_datum_t *der, const char *purpose, uint8_t ret[TICKETS_BYTES])
+static void derive_tickets(const gnutls_datum_t *der, const char *purpose,
+                           uint8_t ret[TICKETS_BYTES])
 {
     for (uint8_t i = 0; i < TICKETS_BYTES / SHA256_BYTES; i++) {
         uint8_t number = (uint8_t)('1' + i);
@@ -58,8 +59,8 @@ static int make_tickets(struct credentials *c)
     if (rc == 0)
         rc = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_DER, &der);
     if (rc == 0) {
-        derive(&der, "muster tickets ", c->tickets);
-        derive(&der, "muster web tickets ", c->web_tickets);
+        derive_tickets(&der, "muster tickets ", c->tickets);
+        derive_tickets(&der, "muster web tickets ", c->web_tickets);
     }
     if (der.data)
         gnutls_memset(der.data, 0, der.size);
@@ -129,7 +130,7 @@ void tls_identity_free(struct tls_identity *identity)
     free(identity);
 }
 
-struct credentials *credentials_take(struct tls_identity *identity)
+struct credentials *credentials_hold(struct tls_identity *identity)
 {
     struct credentials *fresh;
     struct stat is;

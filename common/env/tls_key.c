@@ -80,7 +80,8 @@ static int put_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t signer)
     return rc;
 }
 
-static int describe(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct certificate *how)
+static int fill_certificate(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
+                            const struct certificate *how)
 {
     uint8_t serial[SERIAL_BYTES];
     int rc = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
@@ -121,7 +122,7 @@ static int bundle_make(const struct certificate *how, struct bundle *ret)
         rc = gnutls_x509_crt_init(&crt);
     if (rc == 0) {
         made.all[made.count++] = crt;
-        rc = describe(crt, made.key, how);
+        rc = fill_certificate(crt, made.key, how);
     }
     const struct bundle *signer = how->signer ? how->signer : &made;
     if (rc == 0)
@@ -144,8 +145,8 @@ static int write_with_signer(const char *path, struct bundle *made, const struct
     return bundle_write(path, &all, err);
 }
 
-static int make(const char *path, struct certificate how, const char *signer_path,
-                struct error *err)
+static int make_key_file(const char *path, struct certificate how, const char *signer_path,
+                         struct error *err)
 {
     struct bundle signer = {0}, made = {0};
     int rc = signer_path ? bundle_read(signer_path, &signer, err) : 0;
@@ -173,7 +174,7 @@ int tls_make_cluster_key(const char *path, const char *old, struct error *err)
     hex_encode(mark, sizeof(mark), hex);
     (void)str_printf(name, sizeof(name), "Muster cluster %s", hex);
     struct certificate how = {.name = name, .authority = true, .until = no_end};
-    return make(path, how, old, err);
+    return make_key_file(path, how, old, err);
 }
 
 int tls_make_server_key(const char *path, const char *cluster_path, const char *const *names,
@@ -186,7 +187,7 @@ int tls_make_server_key(const char *path, const char *cluster_path, const char *
                               .names = names};
     if (!names && access(path, F_OK) == 0 && bundle_read(path, &old, NULL) == 0)
         how.like = &old;
-    int rc = make(path, how, cluster_path, err);
+    int rc = make_key_file(path, how, cluster_path, err);
     bundle_fini(&old);
     return rc;
 }
@@ -194,5 +195,5 @@ int tls_make_server_key(const char *path, const char *cluster_path, const char *
 int tls_make_node_key(const char *path, const char *name, struct error *err)
 {
     struct certificate how = {.name = name, .purpose = GNUTLS_KP_TLS_WWW_CLIENT, .until = no_end};
-    return make(path, how, NULL, err);
+    return make_key_file(path, how, NULL, err);
 }

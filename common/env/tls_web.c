@@ -70,7 +70,7 @@ static ssize_t refuse_plain(const struct tls_web_session *s, uint8_t first)
     return -1;
 }
 
-static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
+static ssize_t web_pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
 {
     struct tls_web_session *s = arg;
     uint8_t first;
@@ -82,7 +82,7 @@ static ssize_t pull(gnutls_transport_ptr_t arg, void *ret, size_t max)
     return recvfrom(s->fd, ret, max, 0, NULL, NULL);
 }
 
-static int pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
+static int web_pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
 {
     (void)arg;
     (void)wait_ms; /* the socket does not block: a read decides */
@@ -96,7 +96,7 @@ struct tls_web_session *tls_web_take(struct tls_web *web, void *gnutls_session, 
     if (!s)
         return NULL;
     s->fd = fd;
-    s->credentials = credentials_take(web->identity);
+    s->credentials = credentials_hold(web->identity);
     gnutls_datum_t secret = {s->credentials->web_tickets, sizeof(s->credentials->web_tickets)};
     int rc = gnutls_priority_set(tls, web->ciphers);
     if (rc == 0)
@@ -113,8 +113,8 @@ struct tls_web_session *tls_web_take(struct tls_web *web, void *gnutls_session, 
     gnutls_certificate_server_set_request(tls, GNUTLS_CERT_IGNORE);
     gnutls_handshake_set_max_packet_length(tls, HANDSHAKE_MAX_BYTES);
     gnutls_transport_set_ptr2(tls, s, gnutls_transport_get_ptr(tls));
-    gnutls_transport_set_pull_function(tls, pull);
-    gnutls_transport_set_pull_timeout_function(tls, pull_timeout);
+    gnutls_transport_set_pull_function(tls, web_pull);
+    gnutls_transport_set_pull_timeout_function(tls, web_pull_timeout);
     return s;
 }
 

@@ -195,7 +195,7 @@ static bool is_watched(const struct loop *loop, int fd)
     return fd >= 0 && fd < loop->watchers_size && loop->watchers[fd].fn;
 }
 
-static size_t dispatch(struct loop *loop, const struct epoll_event *events, int count)
+static size_t dispatch_events(struct loop *loop, const struct epoll_event *events, int count)
 {
     size_t ran = 0;
     for (int i = 0; i < count; i++) {
@@ -242,7 +242,7 @@ static size_t run_stages(struct loop *loop, const struct epoll_event *events, in
     times.timers_ms = lap_ms(loop, &from_ms);
     ran += mailbox_run(&loop->box);
     times.posts_ms += lap_ms(loop, &from_ms);
-    ran += dispatch(loop, events, count);
+    ran += dispatch_events(loop, events, count);
     times.descriptors_ms = lap_ms(loop, &from_ms);
     if (ran && loop->turn_end)
         loop->turn_end(loop->turn_end_arg);
@@ -253,7 +253,7 @@ static size_t run_stages(struct loop *loop, const struct epoll_event *events, in
 }
 
 /* One turn; waits up to `wait_ms` for something to do. Returns how many callbacks ran. */
-static size_t turn(struct loop *loop, int wait_ms)
+static size_t run_turn(struct loop *loop, int wait_ms)
 {
     struct epoll_event events[EVENTS_PER_TURN];
     int count = 0;
@@ -287,12 +287,12 @@ void loop_run(struct loop *loop)
     atomic_store(&loop->thread, pthread_self());
     atomic_store(&loop->has_thread, true);
     while (!atomic_load(&loop->stopping))
-        turn(loop, wait_time_ms(loop));
+        run_turn(loop, wait_time_ms(loop));
     atomic_store(&loop->stopping, false);
     atomic_store(&loop->has_thread, false);
 }
 
-static void nothing(void *arg)
+static void do_nothing(void *arg)
 {
     (void)arg;
 }
@@ -300,13 +300,13 @@ static void nothing(void *arg)
 void loop_stop(struct loop *loop)
 {
     atomic_store(&loop->stopping, true);
-    mailbox_post(&loop->box, (struct post){nothing, NULL}, false);
+    mailbox_post(&loop->box, (struct post){do_nothing, NULL}, false);
 }
 
 int64_t loop_turn(struct loop *loop)
 {
     for (int pass = 0; pass < LOOP_PASSES_MAX; pass++)
-        if (turn(loop, 0) == 0)
+        if (run_turn(loop, 0) == 0)
             return next_due_ms(loop);
     return loop->now_ms;
 }

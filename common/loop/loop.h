@@ -81,8 +81,8 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms,
                     void *arg);
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer); /* unarmed is allowed */
 
-/* Run fn(arg) on the loop thread, in order of arrival. Any thread. A full mailbox (LOOP_MAILBOX_MAX)
- * blocks the posting thread, but never the loop's own; no post is dropped. */
+/* Run fn(arg) on the loop thread, in order of arrival. Any thread. A full mailbox
+ * (LOOP_MAILBOX_MAX) blocks the posting thread, but never the loop's own; no post is dropped. */
 void loop_post(struct loop *loop, loop_fn fn, void *arg);
 
 /* Run `work` on a side thread, then `done` on the loop thread. The caller keeps `arg` valid until

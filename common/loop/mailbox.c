@@ -21,7 +21,7 @@ void mailbox_fini(struct mailbox *box)
     pthread_mutex_destroy(&box->lock);
 }
 
-static void append(struct posts *posts, struct post post)
+static void posts_append(struct posts *posts, struct post post)
 {
     if (posts->count == posts->capacity) {
         posts->capacity = posts->capacity ? posts->capacity * 2 : 64;
@@ -31,7 +31,7 @@ static void append(struct posts *posts, struct post post)
     posts->items[posts->count++] = post;
 }
 
-static void wake(const struct mailbox *box)
+static void wake_owner(const struct mailbox *box)
 {
     uint64_t one = 1;
     /* The counter cannot overflow: it is written once per empty mailbox. */
@@ -45,9 +45,9 @@ void mailbox_post(struct mailbox *box, struct post post, bool may_wait)
     while (may_wait && !box->closed && box->arrived.count >= LOOP_MAILBOX_MAX)
         pthread_cond_wait(&box->room, &box->lock);
     if (!box->closed) {
-        append(&box->arrived, post);
+        posts_append(&box->arrived, post);
         if (box->arrived.count == 1)
-            wake(box);
+            wake_owner(box);
     }
     pthread_mutex_unlock(&box->lock);
 }

@@ -7,7 +7,7 @@ struct task {
     void *arg;
 };
 
-static void *serve(void *arg)
+static void *offload_thread(void *arg)
 {
     struct offload *offload = arg;
     pthread_mutex_lock(&offload->lock);
@@ -38,7 +38,8 @@ int offload_init(struct offload *offload, struct mailbox *box, struct error *err
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop thread's business */
     while (rc == 0 && offload->thread_count < LOOP_OFFLOAD_THREADS) {
-        rc = pthread_create(&offload->threads[offload->thread_count], NULL, serve, offload);
+        rc =
+            pthread_create(&offload->threads[offload->thread_count], NULL, offload_thread, offload);
         offload->thread_count += rc == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -46,7 +46,7 @@ static char *map_aligned(int fd, size_t bytes)
     return data;
 }
 
-static int refuse(int code, size_t bytes, struct wk_arena **ret_arena)
+static int refuse_arena(int code, size_t bytes, struct wk_arena **ret_arena)
 {
     struct error err = {0};
     (void)error_set(
@@ -59,10 +59,10 @@ static int refuse(int code, size_t bytes, struct wk_arena **ret_arena)
 int wk_arena_new(size_t bytes, struct wk_arena **ret_arena)
 {
     if (bytes == 0 || bytes > PTRDIFF_MAX - 2 * (size_t)ARENA_ALIGN_BYTES)
-        return refuse(WK_EINVAL, bytes, ret_arena);
+        return refuse_arena(WK_EINVAL, bytes, ret_arena);
     struct wk_arena *arena = calloc(1, sizeof(*arena));
     if (!arena)
-        return refuse(WK_ENOMEM, bytes, ret_arena);
+        return refuse_arena(WK_ENOMEM, bytes, ret_arena);
     arena->bytes = bytes;
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t whole = (bytes + page - 1) / page * page;
@@ -73,7 +73,7 @@ int wk_arena_new(size_t bytes, struct wk_arena **ret_arena)
         if (arena->memory_fd >= 0)
             close(arena->memory_fd);
         free(arena);
-        return refuse(WK_ENOMEM, bytes, ret_arena);
+        return refuse_arena(WK_ENOMEM, bytes, ret_arena);
     }
     atomic_store(&arena->holders, 1);
     *ret_arena = arena;
@@ -126,7 +126,7 @@ static bool copy_present(const struct wk_arena *arena, int to_fd, off_t from, of
     return true;
 }
 
-static bool replace(const struct wk_arena *arena, int by_fd, off_t from, off_t end)
+static bool replace_piece(const struct wk_arena *arena, int by_fd, off_t from, off_t end)
 {
     size_t bytes = (size_t)(end - from);
     char *at = arena->data + from;
@@ -145,7 +145,7 @@ int arena_revoke(struct wk_arena *arena)
     off_t end = (off_t)arena->bytes;
     bool ok = fd >= 0;
     for (off_t at = 0; ok && at < end; at += PIECE_BYTES)
-        ok = replace(arena, fd, at, end - at < PIECE_BYTES ? end : at + PIECE_BYTES);
+        ok = replace_piece(arena, fd, at, end - at < PIECE_BYTES ? end : at + PIECE_BYTES);
     if (ok) {
         close(arena->memory_fd);
         arena->memory_fd = fd;

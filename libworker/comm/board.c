@@ -1,29 +1,25 @@
 #include "libworker/comm/board.h"
 
-#include <linux/membarrier.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "libworker/comm/clock.h"
+#include "libworker/comm/control.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/wait.h"
 
 enum {
-    FIRST_LOOKS = 8000, /* an answer that is about to arrive */
+    FIRST_POLLS = 8000, /* an answer that is about to arrive */
     QUIESCE_MS = 50,
     NAP_US = 100,
 };
 
-_Static_assert(sizeof(struct header) == sizeof(uint64_t[POST_HEAD_WORDS]), "a post has room for a "
-                                                                           "header");
-_Static_assert(sizeof(struct located) <= POST_TAIL_BYTES, "places fit the first line of a post");
-
-bool board_prepare(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-}
+_Static_assert(sizeof(struct header) == sizeof(uint64_t[POST_HEAD_WORDS]), "a header fits a post");
 
 /* Set `word` to the present sequence for the others, and wake ranks that fell asleep before they
  * could see it. */
-static void show(struct wk_comm *comm, _Atomic uint64_t *word)
+static void publish_sequence(struct wk_comm *comm, _Atomic uint64_t *word)
 {
     if (comm->fences)
         atomic_store(word, comm->board_sequence);
@@ -48,7 +44,7 @@ void board_post(struct wk_comm *comm, const void *data, size_t bytes)
         memcpy(tail, data, first);
     memcpy(post->data, tail, sizeof(tail));
     memcpy(post->header, &comm->header, sizeof(comm->header));
-    show(comm, &post->sequence);
+    publish_sequence(comm, &post->sequence);
 }
 
 const struct post *board_post_of(const struct wk_comm *comm, int rank)
@@ -58,25 +54,14 @@ const struct post *board_post_of(const struct wk_comm *comm, int rank)
     return &head->posts[comm->board_sequence % 2];
 }
 
-bool board_awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header)
-{
-    uint64_t next = comm->board_sequence + 1;
-    const struct segment_head *head = comm->peers[rank].head;
-    const struct post *post = head ? &head->posts[next % 2] : NULL;
-    if (!post || atomic_load_explicit(&post->sequence, memory_order_acquire) != next)
-        return false;
-    memcpy(ret_header, post->header, sizeof(*ret_header));
-    return true;
-}
-
 typedef const _Atomic uint64_t *word_of(const struct wk_comm *comm, int rank);
 
-static const _Atomic uint64_t *posted(const struct wk_comm *comm, int rank)
+static const _Atomic uint64_t *post_word(const struct wk_comm *comm, int rank)
 {
     return &board_post_of(comm, rank)->sequence;
 }
 
-static const _Atomic uint64_t *finished(const struct wk_comm *comm, int rank)
+static const _Atomic uint64_t *done_word(const struct wk_comm *comm, int rank)
 {
     return &comm->peers[rank].head->done.sequence;
 }
@@ -112,14 +97,14 @@ static int wait_slowly(struct wk_comm *comm, word_of *word)
 static int await_all(struct wk_comm *comm, word_of *word)
 {
     uint64_t sequence = comm->board_sequence;
-    int looks = comm->spin_us > 0 ? FIRST_LOOKS : 1;
+    int polls = comm->spin_us > 0 ? FIRST_POLLS : 1;
     for (int i = 0; i < comm->locals; i++) {
         int p = comm->local_ranks[i];
         if (p == comm->rank)
             continue;
         const _Atomic uint64_t *at = word(comm, p);
         while (atomic_load_explicit(at, memory_order_acquire) < sequence)
-            if (looks-- <= 0)
+            if (polls-- <= 0)
                 return wait_slowly(comm, word);
     }
     return 0;
@@ -136,7 +121,7 @@ static void expect_to_post(struct wk_comm *comm)
 
 int board_gather(struct wk_comm *comm)
 {
-    int rc = await_all(comm, posted);
+    int rc = await_all(comm, post_word);
     comm->arrived = rc == 0;
     if (rc == 0)
         expect_to_post(comm);
@@ -146,10 +131,8 @@ int board_gather(struct wk_comm *comm)
         if (p == comm->rank)
             continue;
         memcpy(&theirs, board_post_of(comm, p)->header, sizeof(theirs));
-        if (!header_agrees(&comm->header, &theirs)) {
-            comm->peers[p].expected = comm->header;
-            rc = transfer_mismatch(comm, p, &theirs);
-        }
+        if (!header_agrees(&comm->header, &theirs))
+            rc = comm_fail_mismatch(comm, p, &comm->header, &theirs);
     }
     return rc;
 }
@@ -161,11 +144,11 @@ int board_finish(struct wk_comm *comm, const struct share *share)
         done->squares = share->squares;
         done->nonfinite = share->nonfinite;
     }
-    show(comm, &done->sequence);
-    return await_all(comm, finished);
+    publish_sequence(comm, &done->sequence);
+    return await_all(comm, done_word);
 }
 
-static bool lets_go(struct peer *peer)
+static bool has_let_go(struct peer *peer)
 {
     return atomic_load(&peer->head->done.quiet) || atomic_load(&peer->dead) ||
            atomic_load(&peer->left);
@@ -179,9 +162,9 @@ bool board_quiesce(struct wk_comm *comm)
         bool all = true;
         for (int i = 0; i < comm->locals; i++) {
             int p = comm->local_ranks[i];
-            if (p != comm->rank && !lets_go(&comm->peers[p])) {
+            if (p != comm->rank && !has_let_go(&comm->peers[p])) {
                 control_read(comm, p);
-                all &= lets_go(&comm->peers[p]);
+                all &= has_let_go(&comm->peers[p]);
             }
         }
         if (all || comm_now_us() > until_us)

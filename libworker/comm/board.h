@@ -14,16 +14,13 @@
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 
-#include "libworker/comm/comm_internal.h"
+#include <stdbool.h>
+#include <stddef.h>
 
-/* Offsets of a rank's buffers in its arenas. They follow the header of a post without data. */
-struct located {
-    uint32_t in_arena, out_arena; /* 0: not in an arena */
-    uint64_t in_offset, out_offset;
-};
+#include "libworker/comm/request.h"
+#include "libworker/comm/segment.h"
 
-/* Call once in a process with communicators. False: posting must use fences. */
-bool board_prepare(void);
+struct wk_comm;
 
 /* Post data[bytes] with comm->header as this rank's next post. The first line is written last and
  * all at once. A rank that reads it earlier takes the cache line away, and getting it back costs as
@@ -34,10 +31,6 @@ void board_post(struct wk_comm *comm, const void *data, size_t bytes);
  * failure. */
 int board_gather(struct wk_comm *comm);
 const struct post *board_post_of(const struct wk_comm *comm, int rank);
-
-/* True if `rank` of this host waits for us in a meeting that we have not reached. It continues only
- * after we have posted. */
-bool board_awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header);
 
 /* Declare that this rank no longer uses others' buffers, and wait until all ranks have done so. */
 int board_finish(struct wk_comm *comm, const struct share *share);

@@ -1,4 +1,6 @@
 /* The ranks above 0 search rank 0 on its few ports, enter, and wait for the table. */
+#include "libworker/comm/bootstrap_ask.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -7,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/bootstrap.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/bootstrap_protocol.h"
+#include "libworker/comm/clock.h"
 #include "libworker/comm/endpoint.h"
 
 enum { PAUSE_MS = 20 };
@@ -20,15 +22,15 @@ struct call {
     int64_t deadline_ms;
 };
 
-static bool ready(const struct call *call, short events)
+static bool wait_ready(const struct call *call, short events)
 {
     struct pollfd watched = {.fd = call->fd, .events = events};
     while (!bootstrap_cancelled(call->options)) {
         int64_t left_ms = call->deadline_ms - comm_now_us() / 1000;
-        int look_ms = left_ms < BOOTSTRAP_LOOK_MS ? (int)left_ms : BOOTSTRAP_LOOK_MS;
+        int check_ms = left_ms < BOOTSTRAP_CHECK_MS ? (int)left_ms : BOOTSTRAP_CHECK_MS;
         if (left_ms <= 0)
             return false;
-        if (poll(&watched, 1, look_ms) > 0)
+        if (poll(&watched, 1, check_ms) > 0)
             return true;
     }
     return false;
@@ -38,7 +40,7 @@ static bool ready(const struct call *call, short events)
 static bool recv_all(const struct call *call, void *data, size_t bytes)
 {
     for (size_t at = 0; at < bytes;) {
-        if (!ready(call, POLLIN))
+        if (!wait_ready(call, POLLIN))
             return false;
         ssize_t n = recv(call->fd, (char *)data + at, bytes - at, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
@@ -55,8 +57,8 @@ struct findings {
     char strangers[64]; /* another program uses MASTER_PORT; "" if none */
 };
 
-static void note(struct findings *findings, const struct comm_bootstrap_options *options, int port,
-                 const struct bootstrap_greeting *greeting)
+static void note_finding(struct findings *findings, const struct comm_bootstrap_options *options,
+                         int port, const struct bootstrap_greeting *greeting)
 {
     if (greeting && !*findings->others)
         snprintf(findings->others, sizeof(findings->others),
@@ -69,8 +71,8 @@ static void note(struct findings *findings, const struct comm_bootstrap_options 
 }
 
 /* A connection to a process that greets us as our rank 0; -1 if it is not on this port. */
-static int find(const struct comm_bootstrap_options *options, int port,
-                struct bootstrap_greeting *ret_greeting, struct findings *findings)
+static int find_rank_0(const struct comm_bootstrap_options *options, int port,
+                       struct bootstrap_greeting *ret_greeting, struct findings *findings)
 {
     int error = 0;
     socklen_t bytes = sizeof(error);
@@ -80,14 +82,14 @@ static int find(const struct comm_bootstrap_options *options, int port,
     snprintf(endpoint.port, sizeof(endpoint.port), "%u", (unsigned)port & 0xffff);
     if (endpoint_dial(&endpoint, false, &call.fd) != 0)
         return -1;
-    if (ready(&call, POLLOUT) && getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 &&
-        error == 0) {
+    if (wait_ready(&call, POLLOUT) &&
+        getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0) {
         bool greeted = recv_all(&call, ret_greeting, sizeof(*ret_greeting));
         enum bootstrap_whose whose =
-            greeted ? bootstrap_judge(ret_greeting, options) : BOOTSTRAP_STRANGERS;
+            greeted ? bootstrap_classify(ret_greeting, options) : BOOTSTRAP_STRANGERS;
         if (whose == BOOTSTRAP_OURS)
             return call.fd;
-        note(findings, options, port, whose == BOOTSTRAP_OTHERS ? ret_greeting : NULL);
+        note_finding(findings, options, port, whose == BOOTSTRAP_OTHERS ? ret_greeting : NULL);
     }
     close(call.fd);
     return -1;
@@ -111,13 +113,13 @@ static int receive_table(const struct call *call, const struct bootstrap_greetin
         return WK_EIO;
     if (*table.refusal)
         return error_set(err, WK_EINVAL, "%.*s", (int)sizeof(table.refusal) - 1, table.refusal);
-    return bootstrap_table_take(ret, &table, rows, err);
+    return bootstrap_table_copy(ret, &table, rows, err);
 }
 
 /* WK_EIO: rank 0 is not on this port, or not any more. */
-static int enter(const struct comm_bootstrap_options *options, const struct call *call,
-                 const struct bootstrap_greeting *greeting, struct comm_table *ret,
-                 struct error *err)
+static int enter_training(const struct comm_bootstrap_options *options, const struct call *call,
+                          const struct bootstrap_greeting *greeting, struct comm_table *ret,
+                          struct error *err)
 {
     struct bootstrap_entry entry;
     int rc = bootstrap_enter(&entry, options, greeting, err);
@@ -134,12 +136,12 @@ int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_tabl
     while (comm_now_us() / 1000 < deadline_ms && !bootstrap_cancelled(options)) {
         for (int i = 0; i < BOOTSTRAP_PORTS; i++) {
             struct bootstrap_greeting greeting;
-            int fd = find(options, options->master_port + i, &greeting, &findings);
+            int fd = find_rank_0(options, options->master_port + i, &greeting, &findings);
             if (fd < 0)
                 continue;
             findings.ours = true;
             struct call call = {options, fd, deadline_ms};
-            int rc = enter(options, &call, &greeting, ret, err);
+            int rc = enter_training(options, &call, &greeting, ret, err);
             close(fd);
             if (rc != WK_EIO)
                 return rc;

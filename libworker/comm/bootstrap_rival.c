@@ -1,19 +1,17 @@
-/* Rank 0 examines the processes on the ports before its own: one may be another rank 0 that waits
- * for the same ranks. Their connections are handled together with those of its callers, so a slow
- * answer costs nothing. */
+#include "libworker/comm/bootstrap_rival.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/bootstrap.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/clock.h"
 #include "libworker/comm/endpoint.h"
 
 /* A process that stays silent this long is not a rank 0, however busy the machine. */
 enum { RIVAL_MS = 5000 };
 
-static void part(struct bootstrap_rival *rival)
+static void close_rival(struct bootstrap_rival *rival)
 {
     if (rival->fd >= 0)
         close(rival->fd);
@@ -41,8 +39,8 @@ int bootstrap_refuse_rival(const struct comm_bootstrap_options *options, struct 
 }
 
 /* The other rank 0 learns of it by an entry with its own rank. */
-static int meet(const struct bootstrap_rival *rival, const struct comm_bootstrap_options *options,
-                struct error *err)
+static int inform_rival(const struct bootstrap_rival *rival,
+                        const struct comm_bootstrap_options *options, struct error *err)
 {
     struct bootstrap_entry entry;
     if (bootstrap_enter(&entry, options, &rival->greeting, err) == 0)
@@ -50,8 +48,8 @@ static int meet(const struct bootstrap_rival *rival, const struct comm_bootstrap
     return bootstrap_refuse_rival(options, err);
 }
 
-static int look(struct bootstrap_rival *rival, const struct comm_bootstrap_options *options,
-                struct error *err)
+static int look_at_rival(struct bootstrap_rival *rival,
+                         const struct comm_bootstrap_options *options, struct error *err)
 {
     int rc = 0;
     ssize_t n = recv(rival->fd, (char *)&rival->greeting + rival->got,
@@ -59,15 +57,15 @@ static int look(struct bootstrap_rival *rival, const struct comm_bootstrap_optio
     if (n > 0)
         rival->got += (size_t)n;
     bool whole = rival->got == sizeof(rival->greeting);
-    if (whole && bootstrap_judge(&rival->greeting, options) == BOOTSTRAP_OURS)
-        rc = meet(rival, options, err);
+    if (whole && bootstrap_classify(&rival->greeting, options) == BOOTSTRAP_OURS)
+        rc = inform_rival(rival, options, err);
     bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
     if (whole || !waiting || comm_now_us() / 1000 >= rival->since_ms + RIVAL_MS)
-        part(rival);
+        close_rival(rival);
     return rc;
 }
 
-int bootstrap_rivals_look(struct bootstrap_rivals *rivals,
+int bootstrap_rivals_read(struct bootstrap_rivals *rivals,
                           const struct comm_bootstrap_options *options, bool *ret_waiting,
                           struct error *err)
 {
@@ -75,7 +73,7 @@ int bootstrap_rivals_look(struct bootstrap_rivals *rivals,
     *ret_waiting = false;
     for (int i = 0; i < rivals->count && rc == 0; i++) {
         if (rivals->list[i].fd >= 0)
-            rc = look(&rivals->list[i], options, err);
+            rc = look_at_rival(&rivals->list[i], options, err);
         *ret_waiting |= rivals->list[i].fd >= 0 &&
                         comm_now_us() / 1000 < rivals->list[i].since_ms + BOOTSTRAP_GREETING_MS;
     }
@@ -85,6 +83,6 @@ int bootstrap_rivals_look(struct bootstrap_rivals *rivals,
 void bootstrap_rivals_fini(struct bootstrap_rivals *rivals)
 {
     for (int i = 0; i < rivals->count; i++)
-        part(&rivals->list[i]);
+        close_rival(&rivals->list[i]);
     rivals->count = 0;
 }

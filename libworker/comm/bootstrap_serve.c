@@ -1,4 +1,6 @@
 /* Rank 0 collects the entries of all ranks, then sends them the table. */
+#include "libworker/comm/bootstrap_serve.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -8,8 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/bootstrap.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/bootstrap_protocol.h"
+#include "libworker/comm/bootstrap_rival.h"
+#include "libworker/comm/clock.h"
 #include "libworker/comm/endpoint.h"
 
 enum {
@@ -28,7 +31,7 @@ struct caller {
     size_t got;
 };
 
-struct office {
+struct server {
     const struct comm_bootstrap_options *options;
     struct caller callers[CALLERS_MAX];
     int count;
@@ -39,26 +42,26 @@ struct office {
     struct bootstrap_row rows[COMM_WORLD_MAX];
 };
 
-static bool entered(const struct caller *caller)
+static bool has_entered(const struct caller *caller)
 {
     return caller->got == sizeof(caller->entry);
 }
 
-static void drop(struct office *office, int i)
+static void drop_caller(struct server *server, int i)
 {
-    close(office->callers[i].fd);
-    office->callers[i] = office->callers[--office->count];
+    close(server->callers[i].fd);
+    server->callers[i] = server->callers[--server->count];
 }
 
-static int waiting_for(const struct office *office, char *ret_names, size_t bytes)
+static int waiting_for(const struct server *server, char *ret_names, size_t bytes)
 {
     int missing = 0;
     size_t at = 0;
     ret_names[0] = '\0';
-    for (int r = 1; r < office->options->world; r++) {
+    for (int r = 1; r < server->options->world; r++) {
         bool here = false;
-        for (int i = 0; i < office->count; i++)
-            here |= entered(&office->callers[i]) && office->callers[i].entry.rank == r;
+        for (int i = 0; i < server->count; i++)
+            here |= has_entered(&server->callers[i]) && server->callers[i].entry.rank == r;
         if (here)
             continue;
         if (missing < NAMES_MAX)
@@ -71,47 +74,47 @@ static int waiting_for(const struct office *office, char *ret_names, size_t byte
 }
 
 /* The oldest caller without an entry that has had enough time; -1: there is none. */
-static int find_idle(const struct office *office)
+static int find_idle(const struct server *server)
 {
     int first = -1;
-    for (int i = 0; i < office->count; i++)
-        if (!entered(&office->callers[i]) &&
-            (first < 0 || office->callers[i].deadline_ms < office->callers[first].deadline_ms))
+    for (int i = 0; i < server->count; i++)
+        if (!has_entered(&server->callers[i]) &&
+            (first < 0 || server->callers[i].deadline_ms < server->callers[first].deadline_ms))
             first = i;
-    int64_t came_ms = first < 0 ? 0 : office->callers[first].deadline_ms - CALLER_MS;
+    int64_t came_ms = first < 0 ? 0 : server->callers[first].deadline_ms - CALLER_MS;
     return first >= 0 && comm_now_us() / 1000 >= came_ms + CALLER_LEAST_MS ? first : -1;
 }
 
-static bool is_full(const struct office *office)
+static bool is_full(const struct server *server)
 {
-    return office->count == CALLERS_MAX && find_idle(office) < 0;
+    return server->count == CALLERS_MAX && find_idle(server) < 0;
 }
 
-static void let_in(struct office *office, int listen_fd)
+static void accept_callers(struct server *server, int listen_fd)
 {
-    while (!is_full(office)) {
+    while (!is_full(server)) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
-            office->starved |= endpoint_starved(errno);
+            server->starved |= endpoint_starved(errno);
             return;
         }
-        if (office->count == CALLERS_MAX)
-            drop(office, find_idle(office));
-        struct caller *caller = &office->callers[office->count];
+        if (server->count == CALLERS_MAX)
+            drop_caller(server, find_idle(server));
+        struct caller *caller = &server->callers[server->count];
         *caller = (struct caller){.fd = fd, .deadline_ms = comm_now_us() / 1000 + CALLER_MS};
-        bootstrap_greet(&caller->greeting, office->options);
+        bootstrap_greet(&caller->greeting, server->options);
         if (send(fd, &caller->greeting, sizeof(caller->greeting), MSG_NOSIGNAL | MSG_DONTWAIT) ==
             (ssize_t)sizeof(caller->greeting))
-            office->count++;
+            server->count++;
         else
             close(fd);
     }
 }
 
 /* False if the caller must be dropped. */
-static bool listen_to(struct office *office, struct caller *caller)
+static bool read_entry(struct server *server, struct caller *caller)
 {
-    if (entered(caller)) {
+    if (has_entered(caller)) {
         char byte;
         ssize_t n = recv(caller->fd, &byte, 1, MSG_DONTWAIT);
         return n < 0 && (errno == EAGAIN || errno == EINTR);
@@ -120,9 +123,9 @@ static bool listen_to(struct office *office, struct caller *caller)
                      sizeof(caller->entry) - caller->got, MSG_DONTWAIT);
     if (n > 0)
         caller->got += (size_t)n;
-    if (entered(caller)) {
+    if (has_entered(caller)) {
         caller->entered_ms = comm_now_us() / 1000;
-        return bootstrap_entry_valid(&caller->entry, office->options, &caller->greeting);
+        return bootstrap_entry_valid(&caller->entry, server->options, &caller->greeting);
     }
     bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
     return waiting && comm_now_us() / 1000 < caller->deadline_ms;
@@ -131,14 +134,14 @@ static bool listen_to(struct office *office, struct caller *caller)
 /* An entry as rank 0, or of a rank that has already entered from another process, means two
  * trainings. The same process may enter again. The connection of an ended process may close after
  * its successor enters: until that is decided *ret_waiting is true. */
-static int find_double(struct office *office, bool *ret_waiting, struct error *err)
+static int find_double(struct server *server, bool *ret_waiting, struct error *err)
 {
-    const struct comm_bootstrap_options *options = office->options;
+    const struct comm_bootstrap_options *options = server->options;
     int first[COMM_WORLD_MAX];
     memset(first, -1, sizeof(first));
-    for (int i = 0; i < office->count; i++) {
-        const struct caller *caller = &office->callers[i];
-        if (!entered(caller))
+    for (int i = 0; i < server->count; i++) {
+        const struct caller *caller = &server->callers[i];
+        if (!has_entered(caller))
             continue;
         if (caller->entry.rank == 0)
             return bootstrap_refuse_rival(options, err);
@@ -146,7 +149,7 @@ static int find_double(struct office *office, bool *ret_waiting, struct error *e
         first[caller->entry.rank] = i;
         if (before < 0)
             continue;
-        const struct caller *other = &office->callers[before];
+        const struct caller *other = &server->callers[before];
         if (comm_now_us() / 1000 < caller->entered_ms + BOOTSTRAP_GREETING_MS ||
             comm_now_us() / 1000 < other->entered_ms + BOOTSTRAP_GREETING_MS)
             *ret_waiting = true;
@@ -159,52 +162,52 @@ static int find_double(struct office *office, bool *ret_waiting, struct error *e
     return 0;
 }
 
-static int look_around(struct office *office, bool *ret_waiting, struct error *err)
+static int look_for_doubles(struct server *server, bool *ret_waiting, struct error *err)
 {
-    int rc = bootstrap_rivals_look(&office->rivals, office->options, ret_waiting, err);
-    return rc ? rc : find_double(office, ret_waiting, err);
+    int rc = bootstrap_rivals_read(&server->rivals, server->options, ret_waiting, err);
+    return rc ? rc : find_double(server, ret_waiting, err);
 }
 
-static void wait_for_news(struct office *office, int listen_fd)
+static void wait_for_callers(struct server *server, int listen_fd)
 {
     struct pollfd fds[CALLERS_MAX + 1];
-    for (int i = 0; i < office->count; i++)
-        fds[i] = (struct pollfd){.fd = office->callers[i].fd, .events = POLLIN};
+    for (int i = 0; i < server->count; i++)
+        fds[i] = (struct pollfd){.fd = server->callers[i].fd, .events = POLLIN};
     /* A connection that waits for a descriptor would wake the poll all the time. */
-    bool closed = office->starved || is_full(office);
-    fds[office->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
-    (void)poll(fds, (nfds_t)office->count + 1, BOOTSTRAP_LOOK_MS);
+    bool closed = server->starved || is_full(server);
+    fds[server->count] = (struct pollfd){.fd = closed ? -1 : listen_fd, .events = POLLIN};
+    (void)poll(fds, (nfds_t)server->count + 1, BOOTSTRAP_CHECK_MS);
 }
 
-static int refuse_late(const struct office *office, const char *names, struct error *err)
+static int refuse_missing(const struct server *server, const char *names, struct error *err)
 {
-    const struct comm_bootstrap_options *options = office->options;
+    const struct comm_bootstrap_options *options = server->options;
     char elsewhere[96] = "";
-    if (office->port != options->master_port)
+    if (server->port != options->master_port)
         snprintf(elsewhere, sizeof(elsewhere), ", which is in use: rank 0 listened on port %d",
-                 office->port);
+                 server->port);
     return error_set(err, WK_ETIMEOUT, "rank %s did not connect to %s:%d in %d ms%s%s", names,
                      options->master_addr, options->master_port, options->timeout_ms, elsewhere,
-                     office->starved ? ENDPOINT_STARVED : "");
+                     server->starved ? ENDPOINT_STARVED : "");
 }
 
-static int collect(struct office *office, int listen_fd, struct error *err)
+static int collect_entries(struct server *server, int listen_fd, struct error *err)
 {
     char names[NAMES_MAX * 16 + 32];
-    bool waiting = office->rivals.count > 0;
-    int64_t deadline_ms = comm_now_us() / 1000 + office->options->timeout_ms;
-    while (waiting_for(office, names, sizeof(names)) > 0 || waiting) {
-        if (bootstrap_cancelled(office->options))
+    bool waiting = server->rivals.count > 0;
+    int64_t deadline_ms = comm_now_us() / 1000 + server->options->timeout_ms;
+    while (waiting_for(server, names, sizeof(names)) > 0 || waiting) {
+        if (bootstrap_cancelled(server->options))
             return error_set(err, WK_EABORT, "cancelled while waiting for rank %s", names);
         if (comm_now_us() / 1000 >= deadline_ms)
-            return refuse_late(office, names, err);
-        wait_for_news(office, listen_fd);
-        office->starved = false;
-        let_in(office, listen_fd);
-        for (int i = office->count - 1; i >= 0; i--)
-            if (!listen_to(office, &office->callers[i]))
-                drop(office, i);
-        int rc = look_around(office, &waiting, err);
+            return refuse_missing(server, names, err);
+        wait_for_callers(server, listen_fd);
+        server->starved = false;
+        accept_callers(server, listen_fd);
+        for (int i = server->count - 1; i >= 0; i--)
+            if (!read_entry(server, &server->callers[i]))
+                drop_caller(server, i);
+        int rc = look_for_doubles(server, &waiting, err);
         if (rc)
             return rc;
     }
@@ -212,28 +215,28 @@ static int collect(struct office *office, int listen_fd, struct error *err)
 }
 
 /* Hosts are numbered in the order of the first rank on each. */
-static void number_hosts(struct office *office)
+static void number_hosts(struct server *server)
 {
-    for (int r = 0; r < office->options->world; r++) {
+    for (int r = 0; r < server->options->world; r++) {
         int first = 0;
-        while (strcmp(office->hosts[first], office->hosts[r]) != 0)
+        while (strcmp(server->hosts[first], server->hosts[r]) != 0)
             first++;
-        office->rows[r].host = first;
+        server->rows[r].host = first;
     }
 }
 
-static void fill_rows(struct office *office, const struct bootstrap_entry *own)
+static void fill_rows(struct server *server, const struct bootstrap_entry *own)
 {
-    memcpy(office->rows[0].endpoint, own->endpoint, sizeof(own->endpoint));
-    memcpy(office->hosts[0], own->host, sizeof(own->host));
-    for (int i = 0; i < office->count; i++) {
-        const struct bootstrap_entry *entry = &office->callers[i].entry;
-        if (!entered(&office->callers[i]))
+    memcpy(server->rows[0].endpoint, own->endpoint, sizeof(own->endpoint));
+    memcpy(server->hosts[0], own->host, sizeof(own->host));
+    for (int i = 0; i < server->count; i++) {
+        const struct bootstrap_entry *entry = &server->callers[i].entry;
+        if (!has_entered(&server->callers[i]))
             continue;
-        memcpy(office->rows[entry->rank].endpoint, entry->endpoint, sizeof(entry->endpoint));
-        memcpy(office->hosts[entry->rank], entry->host, sizeof(entry->host));
+        memcpy(server->rows[entry->rank].endpoint, entry->endpoint, sizeof(entry->endpoint));
+        memcpy(server->hosts[entry->rank], entry->host, sizeof(entry->host));
     }
-    number_hosts(office);
+    number_hosts(server);
 }
 
 static bool send_all(int fd, const void *data, size_t bytes)
@@ -252,71 +255,72 @@ static bool send_all(int fd, const void *data, size_t bytes)
 
 /* Send the table to all that have entered. A caller that cannot receive it reports its own timeout.
  */
-static void hand_out(struct office *office, struct bootstrap_table *table)
+static void send_table(struct server *server, struct bootstrap_table *table)
 {
-    size_t rows_bytes = (size_t)office->options->world * sizeof(office->rows[0]);
-    for (int i = 0; i < office->count; i++) {
-        struct caller *caller = &office->callers[i];
-        if (!entered(caller))
+    size_t rows_bytes = (size_t)server->options->world * sizeof(server->rows[0]);
+    for (int i = 0; i < server->count; i++) {
+        struct caller *caller = &server->callers[i];
+        if (!has_entered(caller))
             continue;
-        bootstrap_table_mac(table, office->rows, office->options, &caller->greeting, table->mac);
+        bootstrap_table_mac(table, server->rows, server->options, &caller->greeting, table->mac);
         if (send_all(caller->fd, table, sizeof(*table)) && !*table->refusal)
-            (void)send_all(caller->fd, office->rows, rows_bytes);
+            (void)send_all(caller->fd, server->rows, rows_bytes);
     }
 }
 
-static void hand_out_refusal(struct office *office, const struct error *err)
+static void send_refusal(struct server *server, const struct error *err)
 {
     struct bootstrap_table table;
-    bootstrap_table_init(&table, office->options);
+    bootstrap_table_init(&table, server->options);
     snprintf(table.refusal, sizeof(table.refusal), "%.*s", (int)sizeof(table.refusal) - 1,
              err->text);
-    hand_out(office, &table);
+    send_table(server, &table);
 }
 
-static int draw(const struct office *office, struct bootstrap_table *table, struct error *err)
+static int draw_secret(const struct server *server, struct bootstrap_table *table,
+                       struct error *err)
 {
-    bootstrap_table_init(table, office->options);
+    bootstrap_table_init(table, server->options);
     if (getrandom(&table->generation, sizeof(table->generation), 0) < 0)
         return error_set(err, WK_EUNAVAILABLE, "no random bytes");
-    if (office->options->secret)
-        memcpy(table->secret, office->options->secret, sizeof(table->secret));
+    if (server->options->secret)
+        memcpy(table->secret, server->options->secret, sizeof(table->secret));
     else if (getrandom(table->secret, sizeof(table->secret), 0) < 0)
         return error_set(err, WK_EUNAVAILABLE, "no random bytes");
     return 0;
 }
 
-static void remark_taken(const struct office *office, const struct error *why)
+static void remark_taken(const struct server *server, const struct error *why)
 {
-    const struct comm_bootstrap_options *options = office->options;
+    const struct comm_bootstrap_options *options = server->options;
     char text[512];
     snprintf(text, sizeof(text),
              "MASTER_PORT %d is in use (%.300s): rank 0 listens on port %d, which the others try "
              "too",
-             options->master_port, why->text, office->port);
+             options->master_port, why->text, server->port);
     if (options->remark && !options->port_is_shared)
         options->remark(options->remark_arg, text);
 }
 
 /* The launcher's own port does not count as another rank 0's. */
-static int listen_near(struct office *office, int *ret_fd, struct error *err)
+static int listen_near(struct server *server, int *ret_fd, struct error *err)
 {
-    const struct comm_bootstrap_options *options = office->options;
+    const struct comm_bootstrap_options *options = server->options;
     struct error first = {0};
     for (int i = 0; i < BOOTSTRAP_PORTS; i++) {
-        office->port = options->master_port + i;
-        int rc = endpoint_listen_tcp(options->master_addr, office->port, ret_fd, err);
+        server->port = options->master_port + i;
+        int rc = endpoint_listen_tcp(options->master_addr, server->port, ret_fd, err);
         if (rc != WK_EUNAVAILABLE) {
             if (rc == 0)
                 error_clear(err);
             if (rc == 0 && i > 0)
-                remark_taken(office, &first);
+                remark_taken(server, &first);
             return rc;
         }
         if (i == 0)
             first = *err;
         if (i > 0 || !options->port_is_shared)
-            bootstrap_rival_dial(&office->rivals, options, office->port);
+            bootstrap_rival_dial(&server->rivals, options, server->port);
     }
     return error_set(err, WK_EUNAVAILABLE,
                      "none of the %d ports from MASTER_PORT %d on can be had: %.300s",
@@ -330,30 +334,30 @@ int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_ta
     struct bootstrap_entry own;
     struct bootstrap_table table;
     int listen_fd = -1;
-    struct office *office = calloc(1, sizeof(*office));
-    if (!office)
+    struct server *server = calloc(1, sizeof(*server));
+    if (!server)
         return error_set(err, WK_ENOMEM, "no memory to bootstrap");
-    office->options = options;
+    server->options = options;
     bootstrap_greet(&greeting, options);
     int rc = bootstrap_enter(&own, options, &greeting, err);
     if (rc == 0 && options->world > 1)
-        rc = listen_near(office, &listen_fd, err);
+        rc = listen_near(server, &listen_fd, err);
     if (rc == 0)
-        rc = collect(office, listen_fd, err);
+        rc = collect_entries(server, listen_fd, err);
     if (rc == WK_EINVAL)
-        hand_out_refusal(office, err);
+        send_refusal(server, err);
     if (rc == 0)
-        rc = draw(office, &table, err);
+        rc = draw_secret(server, &table, err);
     if (rc == 0) {
-        fill_rows(office, &own);
-        hand_out(office, &table);
-        rc = bootstrap_table_take(ret, &table, office->rows, err);
+        fill_rows(server, &own);
+        send_table(server, &table);
+        rc = bootstrap_table_copy(ret, &table, server->rows, err);
     }
-    while (office->count > 0)
-        drop(office, 0);
-    bootstrap_rivals_fini(&office->rivals);
+    while (server->count > 0)
+        drop_caller(server, 0);
+    bootstrap_rivals_fini(&server->rivals);
     if (listen_fd >= 0)
         close(listen_fd);
-    free(office);
+    free(server);
     return rc;
 }

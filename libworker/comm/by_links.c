@@ -2,10 +2,17 @@
  * bytes of the whole vector and N ranks this moves no more bytes than a ring, in 1 or 2 steps
  * instead of N-1 or 2(N-1). The owner of a slice sees every contribution, so sums are in rank
  * order. */
+#include "libworker/comm/by_links.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/operation.h"
+#include "libworker/comm/rows.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/status.h"
+#include "libworker/comm/transfer.h"
 
 /* Measured (docs/collectives.md). */
 enum { PART_BYTES = 2 * 1024 * 1024 };
@@ -15,15 +22,6 @@ static void send_to_others(struct wk_comm *comm, const void *data, size_t bytes)
     for (int p = 0; p < comm->world; p++)
         if (p != comm->rank)
             plan_send(comm, p, data, bytes);
-}
-
-/* The data of all ranks in rank order, this rank's from memory. */
-struct reduce_plan plan_sum_of_all(struct wk_comm *comm, const struct reduction *reduction,
-                                   const void *own)
-{
-    for (int p = 0; p < comm->world; p++)
-        comm->summands[p] = (struct summand){p == comm->rank ? own : NULL, p};
-    return (struct reduce_plan){.summands = comm->summands, .reduction = reduction};
 }
 
 /* Each rank sends all its data to each other rank, and each sums everything. 1 step; sends (N-1) S,
@@ -39,7 +37,7 @@ static int all_reduce_direct(struct wk_comm *comm, const struct request *rq)
                          comm->rank);
     if (bytes > 0)
         memcpy(copy, rq->in, bytes);
-    struct reduction reduction = request_reduction(comm, rq, NULL);
+    struct reduction reduction = operation_reduction(comm, rq, NULL);
     struct reduce_plan plan = plan_sum_of_all(comm, &reduction, copy);
     plan.dst = rq->out;
     plan.dst_size = request_out_size(rq);
@@ -66,7 +64,7 @@ static int all_reduce_part(struct wk_comm *comm, const struct request *rq, struc
     const char *in = rq->in;
     char *out = rq->out;
     struct slice own = part_of(comm, rq->count, comm->rank, within);
-    struct reduction reduction = request_reduction(comm, rq, tally);
+    struct reduction reduction = operation_reduction(comm, rq, tally);
     struct reduce_plan plan = plan_sum_of_all(comm, &reduction, in + own.first * size);
     plan.dst = out + own.first * out_size;
     plan.dst_size = out_size;
@@ -103,7 +101,7 @@ static int reduce_scatter(struct wk_comm *comm, const struct request *rq, struct
 {
     const char *in = rq->in;
     size_t row_bytes = rq->count * wk_dtype_bytes(rq->dtype);
-    struct reduction reduction = request_reduction(comm, rq, tally);
+    struct reduction reduction = operation_reduction(comm, rq, tally);
     struct reduce_plan plan =
         plan_sum_of_all(comm, &reduction, in + row_bytes * (size_t)comm->rank);
     plan.dst = rq->out;
@@ -122,7 +120,7 @@ static int reduce_to_root(struct wk_comm *comm, const struct request *rq, size_t
         plan_send(comm, rq->root, rq->in, bytes);
         return transfer_run(comm, NULL);
     }
-    struct reduction reduction = request_reduction(comm, rq, NULL);
+    struct reduction reduction = operation_reduction(comm, rq, NULL);
     struct reduce_plan plan = plan_sum_of_all(comm, &reduction, rq->in);
     plan.dst = rq->out;
     plan.dst_size = wk_dtype_bytes(rq->dtype);
@@ -130,7 +128,7 @@ static int reduce_to_root(struct wk_comm *comm, const struct request *rq, size_t
     return transfer_run(comm, &plan);
 }
 
-static void keep_own(void *to, const void *from, size_t bytes)
+static void copy_own(void *to, const void *from, size_t bytes)
 {
     if (to != from && bytes > 0)
         memcpy(to, from, bytes);
@@ -140,7 +138,7 @@ static void keep_own(void *to, const void *from, size_t bytes)
 static int all_gather(struct wk_comm *comm, const struct request *rq, size_t row_bytes)
 {
     char *own = (char *)rq->out + row_bytes * (size_t)comm->rank;
-    keep_own(own, rq->in, row_bytes);
+    copy_own(own, rq->in, row_bytes);
     send_to_others(comm, own, row_bytes);
     for (int p = 0; p < comm->world; p++)
         if (p != comm->rank)
@@ -156,7 +154,7 @@ static int gather(struct wk_comm *comm, const struct request *rq, size_t row_byt
     for (int p = 0; p < comm->world && comm->rank == rq->root; p++) {
         char *row = (char *)rq->out + row_bytes * (size_t)p;
         if (p == comm->rank)
-            keep_own(row, rq->in, row_bytes);
+            copy_own(row, rq->in, row_bytes);
         else
             plan_receive(comm, p, row, row_bytes);
     }
@@ -171,7 +169,7 @@ static int scatter(struct wk_comm *comm, const struct request *rq, size_t row_by
     for (int p = 0; p < comm->world && comm->rank == rq->root; p++) {
         const char *row = (const char *)rq->in + row_bytes * (size_t)p;
         if (p == comm->rank)
-            keep_own(rq->out, row, row_bytes);
+            copy_own(rq->out, row, row_bytes);
         else
             plan_send(comm, p, row, row_bytes);
     }
@@ -185,7 +183,7 @@ static int all_to_all(struct wk_comm *comm, const struct request *rq, size_t row
         const char *from = (const char *)rq->in + row_bytes * (size_t)p;
         char *to = (char *)rq->out + row_bytes * (size_t)p;
         if (p == comm->rank) {
-            keep_own(to, from, row_bytes);
+            copy_own(to, from, row_bytes);
             continue;
         }
         plan_send(comm, p, from, row_bytes);
@@ -213,7 +211,7 @@ static char *slice_at(const struct wk_comm *comm, const struct request *rq, int 
     return (char *)rq->out + slice.first * size;
 }
 
-static int deal_out(struct wk_comm *comm, const struct request *rq)
+static int send_slices(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes, own_bytes;
     char *own = slice_at(comm, rq, comm->rank, &own_bytes);
@@ -232,7 +230,7 @@ static int deal_out(struct wk_comm *comm, const struct request *rq)
 static int broadcast_sliced(struct wk_comm *comm, const struct request *rq)
 {
     if (comm->rank == rq->root)
-        return deal_out(comm, rq);
+        return send_slices(comm, rq);
     size_t bytes, own_bytes;
     char *own = slice_at(comm, rq, comm->rank, &own_bytes);
     struct in *in = plan_receive(comm, rq->root, own, own_bytes);
@@ -261,7 +259,7 @@ static struct header pair_header(const struct wk_comm *comm, const struct reques
 }
 
 /* Between two ranks only: their messages are numbered by pair. */
-static int between(struct wk_comm *comm, const struct request *rq)
+static int run_pairwise(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
     bool sends = rq->kind != KIND_RECV, receives = rq->kind != KIND_SEND;
@@ -269,7 +267,7 @@ static int between(struct wk_comm *comm, const struct request *rq)
     uint64_t next = comm->sequence;
     described.root = sends ? rq->to : comm->rank;
     described.finishes = false;
-    collective_head(comm, &described);
+    operation_header(comm, &described);
     comm->sequence = next; /* not a collective of all ranks */
     plan_clear(comm);
     if (sends) {
@@ -287,12 +285,13 @@ static int between(struct wk_comm *comm, const struct request *rq)
             comm->header.sequence = peer->expected.sequence;
         plan_receive(comm, rq->from, rq->out, bytes);
     }
-    present_set(comm, rq);
+    status_begin(comm, rq);
     return transfer_run(comm, NULL);
 }
 
 /* Exchange the ranks' tallies: an operation of its own. */
-static int tell_tally(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
+static int exchange_tallies(struct wk_comm *comm, const struct request *rq,
+                            const struct tally *tally)
 {
     struct share shares[COMM_WORLD_MAX];
     struct request exchange = {.kind = KIND_ALL_GATHER,
@@ -301,11 +300,11 @@ static int tell_tally(struct wk_comm *comm, const struct request *rq, const stru
                                .in = &shares[comm->rank],
                                .out = shares};
     shares[comm->rank] = (struct share){tally_squares(tally), tally->nonfinite};
-    collective_head(comm, &exchange);
+    operation_header(comm, &exchange);
     plan_begin(comm);
     int rc = all_gather(comm, &exchange, exchange.count);
     if (rc == 0)
-        request_tell(rq, shares, comm->world);
+        request_store_tally(rq, shares, comm->world);
     return rc;
 }
 
@@ -315,18 +314,18 @@ static int run_reduction(struct wk_comm *comm, const struct request *rq)
     int rc;
     if (rq->kind == KIND_REDUCE_SCATTER)
         rc = reduce_scatter(comm, rq, &tally);
-    else if (collective_way(comm, rq) == WAY_DIRECT)
+    else if (operation_way(comm, rq) == WAY_DIRECT)
         rc = all_reduce_direct(comm, rq);
     else
         rc = all_reduce_sliced(comm, rq, &tally);
-    return rc == 0 && request_tallies(rq) ? tell_tally(comm, rq, &tally) : rc;
+    return rc == 0 && request_tallies(rq) ? exchange_tallies(comm, rq, &tally) : rc;
 }
 
 int by_links_run(struct wk_comm *comm, const struct request *rq)
 {
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype);
     if (rq->kind == KIND_SEND || rq->kind == KIND_RECV || rq->kind == KIND_SEND_RECV)
-        return between(comm, rq);
+        return run_pairwise(comm, rq);
     plan_begin(comm);
     switch (rq->kind) {
     case KIND_ALL_REDUCE:

@@ -1,12 +1,17 @@
-/* The public operations. Arguments are checked here, once, and become a request. */
-#include "libworker/comm/comm_internal.h"
+/* The public operations. */
+#include "libworker/comm/calls.h"
 
-static bool sends(const struct request *rq)
+#include "libworker/comm/failure.h"
+#include "libworker/comm/reduce.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/work.h"
+
+static bool request_sends(const struct request *rq)
 {
     return rq->kind == KIND_SEND || rq->kind == KIND_SEND_RECV;
 }
 
-static bool receives(const struct request *rq)
+static bool request_receives(const struct request *rq)
 {
     return rq->kind == KIND_RECV || rq->kind == KIND_SEND_RECV;
 }
@@ -76,14 +81,15 @@ int request_check(struct wk_comm *comm, const struct request *rq)
         return comm_argument_error(comm, WK_EINVAL, "%zu elements, but no buffer", rq->count);
     if (rq->finishes)
         rc = check_finish(comm, rq);
-    if (rc == 0 && sends(rq))
+    if (rc == 0 && request_sends(rq))
         rc = check_peer(comm, rq->to);
-    if (rc == 0 && receives(rq))
+    if (rc == 0 && request_receives(rq))
         rc = check_peer(comm, rq->from);
     return rc;
 }
 
-static int submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
+static int check_and_submit(struct wk_comm *comm, struct request *request,
+                            struct wk_work **ret_work)
 {
     if (!comm)
         return comm_missing();
@@ -105,7 +111,7 @@ int wk_all_reduce(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype d
 {
     struct request request = {
         .kind = KIND_ALL_REDUCE, .dtype = dtype, .op = op, .count = count, .in = buf, .out = buf};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype, int root,
@@ -117,7 +123,7 @@ int wk_broadcast(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dt
                               .count = count,
                               .in = buf,
                               .out = buf};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_all_gather(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
@@ -125,7 +131,7 @@ int wk_all_gather(struct wk_comm *comm, const void *in, void *ret_out, size_t co
 {
     struct request request = {
         .kind = KIND_ALL_GATHER, .dtype = dtype, .count = count, .in = in, .out = ret_out};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out, size_t count,
@@ -137,13 +143,13 @@ int wk_reduce_scatter(struct wk_comm *comm, const void *in, void *ret_out, size_
                               .count = count,
                               .in = in,
                               .out = ret_out};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_barrier(struct wk_comm *comm, struct wk_work **ret_work)
 {
     struct request request = {.kind = KIND_BARRIER, .dtype = WK_U8};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_reduce(struct wk_comm *comm, const struct wk_buffers *buffers, enum wk_op op, int root,
@@ -152,7 +158,7 @@ int wk_reduce(struct wk_comm *comm, const struct wk_buffers *buffers, enum wk_op
     struct request request = request_of(KIND_REDUCE, buffers);
     request.op = op;
     request.root = root;
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_gather(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
@@ -160,7 +166,7 @@ int wk_gather(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
 {
     struct request request = request_of(KIND_GATHER, buffers);
     request.root = root;
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_scatter(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
@@ -168,13 +174,13 @@ int wk_scatter(struct wk_comm *comm, const struct wk_buffers *buffers, int root,
 {
     struct request request = request_of(KIND_SCATTER, buffers);
     request.root = root;
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_all_to_all(struct wk_comm *comm, const struct wk_buffers *buffers, struct wk_work **ret_work)
 {
     struct request request = request_of(KIND_ALL_TO_ALL, buffers);
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_send(struct wk_comm *comm, const void *in, size_t count, enum wk_dtype dtype, int to,
@@ -182,7 +188,7 @@ int wk_send(struct wk_comm *comm, const void *in, size_t count, enum wk_dtype dt
 {
     struct request request = {
         .kind = KIND_SEND, .dtype = dtype, .count = count, .in = in, .to = to};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_recv(struct wk_comm *comm, void *ret_out, size_t count, enum wk_dtype dtype, int from,
@@ -190,7 +196,7 @@ int wk_recv(struct wk_comm *comm, void *ret_out, size_t count, enum wk_dtype dty
 {
     struct request request = {
         .kind = KIND_RECV, .dtype = dtype, .count = count, .out = ret_out, .from = from};
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 int wk_send_recv(struct wk_comm *comm, const struct wk_buffers *buffers, int to, int from,
@@ -199,7 +205,7 @@ int wk_send_recv(struct wk_comm *comm, const struct wk_buffers *buffers, int to,
     struct request request = request_of(KIND_SEND_RECV, buffers);
     request.to = to;
     request.from = from;
-    return submit(comm, &request, ret_work);
+    return check_and_submit(comm, &request, ret_work);
 }
 
 static int reduce_with(struct wk_comm *comm, struct request *request,
@@ -207,7 +213,7 @@ static int reduce_with(struct wk_comm *comm, struct request *request,
 {
     request->finishes = true;
     request->finish = *options;
-    return submit(comm, request, ret_work);
+    return check_and_submit(comm, request, ret_work);
 }
 
 int wk_all_reduce_with(struct wk_comm *comm, const struct wk_buffers *buffers, enum wk_op op,

@@ -6,6 +6,30 @@
  * Ranks with the same host number use shared memory: a memfd sent over an abstract unix socket.
  * Nothing has a name, so a SIGKILL leaks nothing. Other ranks use TCP. Every connection proves
  * knowledge of the generation's secret (handshake.h); other generations are refused.
+ *
+ * The files of this folder. Each calls only those below it:
+ *
+ *     public calls   calls, calls_rows, object   arguments become a request
+ *                    group                       communicators of some of the ranks
+ *     connecting     connect                     makes links and a segment of the sockets
+ *                    meeting, _dial, _accept     dials the lower ranks, accepts the higher ones
+ *                    endpoint, handshake         where a rank is reached; proof of the secret
+ *                    bootstrap                   rank 0 collects endpoints where Muster does not
+ *     the whole      communicator                allocates, registers arenas, closes
+ *     running        work                        queue and progress thread
+ *                    collective                  picks the way of a request (ways: the table)
+ *     ways           two_level                   all-reduce along a chain of hosts
+ *                    shared                      in place, where all ranks share a host
+ *                    by_links, rows              each rank sends directly to each other
+ *     moving data    transfer, plan              what a rank sends, reduces (reduce) and receives
+ *                    views, board                buffers in arenas; meetings of a host's ranks
+ *     waiting        wait                        spins, then sleeps
+ *                    control                     which ranks died, failed or said goodbye
+ *                    failure, control_send       the first failure counts; every rank hears of it
+ *                    status                      what others may see of the operation
+ *     ground         operation, request, header  the operation in progress
+ *                    state, peer                 struct wk_comm
+ *                    link, segment, arena, rights, membarrier, clock
  */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
@@ -22,7 +46,6 @@ enum {
     COMM_WORLD_MAX = SETTINGS_WORLD_MAX, /* larger jobs are refused at submit */
     COMM_ENDPOINT_BYTES = 128,           /* with the final 0 */
     COMM_SECRET_BYTES = 32,
-    COMM_RUN_BYTES = 64, /* with the final 0 */
 };
 
 struct comm_listener;
@@ -69,52 +92,6 @@ struct comm_options {
  */
 int comm_connect(struct comm_listener *listener, const struct comm_options *options,
                  struct wk_comm **ret, struct error *err);
-
-/* Collects the endpoints of all ranks without a coordinator (torchrun, mpirun, plain env://). Every
- * rank sends rank 0 its endpoint through `master_addr:master_port` and receives the whole table.
- * Rank 0 listens on the first free port from master_port on, because torchrun's own store may use
- * that one; the others search for it. With `secret` NULL rank 0 draws one and sends it, which is as
- * open to the network as torch's own store.
- *
- * Trainings with one master_port never mix. Ranks ignore a training with another world or `run`.
- * Trainings with the same world and run (two rank 0s at a time, two processes of one rank) are
- * detected, and all ranks present are refused with WK_EINVAL.
- *
- * Details: without a `run` one case is not detected, where the second training's rank 0 starts only
- * after the first training has finished here.
- */
-struct comm_bootstrap_options {
-    int rank;
-    int world;
-    const char *master_addr;
-    int master_port;
-    const char *endpoint; /* of this rank's listener */
-    const char *host;     /* identifies the machine; NULL = boot id and network namespace */
-    const uint8_t *secret;
-    const char *run;     /* name of this training, equal on all its ranks; NULL: it has none */
-    bool port_is_shared; /* the launcher itself uses master_port, so no remark is needed */
-    int timeout_ms;      /* 0 = 60 s */
-    /* Called at once if master_port is in use. On the calling thread; may be NULL. */
-    void (*remark)(void *arg, const char *text);
-    void *remark_arg;
-    /* Called every few milliseconds: true ends it with WK_EABORT. NULL: never. */
-    bool (*cancelled)(void *arg);
-    void *cancelled_arg;
-};
-
-struct comm_table {
-    int world;
-    char (*endpoints)[COMM_ENDPOINT_BYTES]; /* [world] */
-    const char **endpoint_list;             /* [world], into endpoints: for comm_options */
-    int *hosts;                             /* [world] */
-    uint8_t secret[COMM_SECRET_BYTES];
-    uint64_t
-        generation; /* drawn by rank 0 with the secret, so a late rank of an old run is refused */
-};
-
-int comm_bootstrap(const struct comm_bootstrap_options *options, struct comm_table *ret,
-                   struct error *err);
-void comm_table_fini(struct comm_table *table);
 
 /* The longest present wait in this communicator and its groups, with the awaited ranks as ranks of
  * `comm`, which is not a group itself. Any thread; not while `comm` is closed. */

@@ -1,99 +1,27 @@
+/* Makes a communicator of sockets: links and a segment, once all ranks have met (meeting.h). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "libworker/comm/arena.h"
-#include "libworker/comm/board.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/communicator.h"
 #include "libworker/comm/link_shm.h"
 #include "libworker/comm/link_tcp.h"
 #include "libworker/comm/meeting.h"
-#include "libworker/comm/reduce.h"
+#include "libworker/comm/meeting_accept.h"
+#include "libworker/comm/meeting_dial.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/wait.h"
 
 enum { CONNECT_TIMEOUT_MS = 30000 };
 
-_Static_assert((int)REDUCE_SOURCES_MAX >= (int)COMM_WORLD_MAX, "every rank is a summand");
 _Static_assert((int)COMM_SECRET_BYTES == (int)SHA256_BYTES, "the secret is the key of the macs");
-
-struct wk_comm *comm_alloc(const struct comm_options *options)
-{
-    struct wk_comm *comm = calloc(1, sizeof(*comm));
-    if (!comm)
-        return NULL;
-    comm->rank = options->rank;
-    comm->world = options->world;
-    comm->generation = options->generation;
-    comm->timeout_ms = options->timeout_ms;
-    comm->tcp_connections = options->tcp_connections;
-    comm->bell_fd = comm->epoll_fd = -1;
-    comm->fences = !board_prepare();
-    snprintf(comm->name, sizeof(comm->name), "world");
-    memcpy(comm->secret, options->secret, sizeof(comm->secret));
-    comm->segment.memory_fd = -1;
-    pthread_mutex_init(&comm->lock, NULL);
-    pthread_mutex_init(&comm->fail_lock, NULL);
-    pthread_mutex_init(&comm->control_lock, NULL);
-    pthread_cond_init(&comm->changed, NULL);
-    comm->peers = calloc((size_t)comm->world, sizeof(*comm->peers));
-    comm->sources = calloc((size_t)comm->world + 1, sizeof(*comm->sources));
-    comm->summands = calloc((size_t)comm->world + 1, sizeof(*comm->summands));
-    comm->hosts = calloc((size_t)comm->world, sizeof(*comm->hosts));
-    comm->local_ranks = calloc((size_t)comm->world, sizeof(*comm->local_ranks));
-    comm->scratch = malloc(REDUCE_SCRATCH_BYTES);
-    for (int p = 0; comm->peers && p < comm->world; p++) {
-        comm->peers[p].control_fd = comm->peers[p].control_memory_fd = -1;
-        comm->peers[p].handles = (struct segment_handles){-1, -1, -1};
-    }
-    if (!comm->peers || !comm->sources || !comm->summands || !comm->hosts || !comm->local_ranks ||
-        !comm->scratch) {
-        comm_release(comm);
-        return NULL;
-    }
-    return comm;
-}
 
 static void close_if_open(int fd)
 {
     if (fd >= 0)
         close(fd);
-}
-
-void comm_release(struct wk_comm *comm)
-{
-    for (int p = 0; comm->peers && p < comm->world; p++) {
-        struct peer *peer = &comm->peers[p];
-        link_free(peer->link);
-        for (int a = 1; a <= COMM_ARENAS_MAX; a++)
-            if (peer->arenas[a].data)
-                munmap(peer->arenas[a].data, peer->arenas[a].bytes);
-        close_if_open(peer->control_fd);
-        close_if_open(peer->control_memory_fd);
-        close_if_open(peer->handles.bell_fd);
-        close_if_open(peer->handles.process_fd);
-    }
-    for (int i = 0; i < comm->arena_count; i++)
-        arena_release(comm->arenas[i].arena);
-    segment_fini(&comm->segment);
-    close_if_open(comm->bell_fd);
-    close_if_open(comm->epoll_fd);
-    free(comm->peers);
-    free(comm->sources);
-    free(comm->summands);
-    free(comm->hosts);
-    free(comm->origins);
-    free(comm->local_ranks);
-    free(comm->scratch);
-    free(comm->direct_copy);
-    pthread_cond_destroy(&comm->changed);
-    pthread_mutex_destroy(&comm->control_lock);
-    pthread_mutex_destroy(&comm->fail_lock);
-    pthread_mutex_destroy(&comm->lock);
-    free(comm);
 }
 
 static int check_options(const struct comm_listener *listener, const struct comm_options *options,
@@ -112,7 +40,7 @@ static int check_options(const struct comm_listener *listener, const struct comm
 }
 
 /* Create what this rank offers to the others of its host. */
-static int open_house(struct wk_comm *comm, struct meeting *meeting, struct error *err)
+static int create_own(struct wk_comm *comm, struct meeting *meeting, struct error *err)
 {
     bool company = comm->locals > 1;
     comm->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -130,7 +58,7 @@ static int open_house(struct wk_comm *comm, struct meeting *meeting, struct erro
 }
 
 /* Make links of the meeting's results; takes ownership of its descriptors. */
-static int adopt(struct wk_comm *comm, struct meeting *meeting, int p, struct error *err)
+static int make_link(struct wk_comm *comm, struct meeting *meeting, int p, struct error *err)
 {
     struct peer *peer = &comm->peers[p];
     struct met *met = &meeting->met[p];
@@ -176,7 +104,7 @@ static enum placement placement_of(const struct wk_comm *comm)
 }
 
 /* Find the placement of the ranks, and the ways it allows. */
-static int survey(struct wk_comm *comm, struct comm_options *options, struct error *err)
+static int find_placement(struct wk_comm *comm, struct comm_options *options, struct error *err)
 {
     struct endpoint own;
     for (int p = 0; p < comm->world; p++) {
@@ -202,7 +130,7 @@ static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
     struct meeting meeting;
     int rc = meeting_init(&meeting, listener, options, err);
     if (rc == 0)
-        rc = open_house(comm, &meeting, err);
+        rc = create_own(comm, &meeting, err);
     for (int p = 0; rc == 0 && p < comm->rank; p++)
         rc = meeting_dial(&meeting, p, err);
     if (rc == 0)
@@ -210,7 +138,7 @@ static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
     if (rc == 0)
         rc = meeting_settle(&meeting, err);
     for (int p = 0; rc == 0 && p < comm->world; p++)
-        rc = p == comm->rank ? wait_watch(comm, p) : adopt(comm, &meeting, p, err);
+        rc = p == comm->rank ? wait_watch(comm, p) : make_link(comm, &meeting, p, err);
     close_if_open(meeting.own.process_fd);
     meeting_fini(&meeting);
     return rc;
@@ -229,7 +157,7 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
     if (!comm)
         return error_set(err, WK_ENOMEM, "no memory for a communicator of %d ranks",
                          options->world);
-    rc = survey(comm, &effective, err);
+    rc = find_placement(comm, &effective, err);
     if (rc == 0 && comm->world > 1)
         rc = connect_all(comm, listener, &effective, err);
     if (rc != 0) {

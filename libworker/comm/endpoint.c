@@ -54,7 +54,7 @@ static socklen_t abstract_address(const char *name, struct sockaddr_un *ret)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + bytes);
 }
 
-static int dial(int family, const struct sockaddr *address, socklen_t bytes, int *ret_fd)
+static int dial_address(int family, const struct sockaddr *address, socklen_t bytes, int *ret_fd)
 {
     int fd = socket(family, SOCKET_FLAGS, 0);
     if (fd < 0)
@@ -73,17 +73,17 @@ int endpoint_dial(const struct endpoint *endpoint, bool by_name, int *ret_fd)
     if (by_name) {
         struct sockaddr_un address;
         socklen_t bytes = abstract_address(endpoint->name, &address);
-        return dial(AF_UNIX, (struct sockaddr *)&address, bytes, ret_fd);
+        return dial_address(AF_UNIX, (struct sockaddr *)&address, bytes, ret_fd);
     }
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     if (getaddrinfo(endpoint->host, endpoint->port, &hints, &found) != 0)
         return EADDRNOTAVAIL;
-    int error = dial(found->ai_family, found->ai_addr, found->ai_addrlen, ret_fd);
+    int error = dial_address(found->ai_family, found->ai_addr, found->ai_addrlen, ret_fd);
     freeaddrinfo(found);
     return error;
 }
 
-static bool unspecified(const struct sockaddr *address)
+static bool is_unspecified(const struct sockaddr *address)
 {
     if (address->sa_family == AF_INET)
         return ((const struct sockaddr_in *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
@@ -150,7 +150,7 @@ static int name_listener(struct comm_listener *listener, const char *name, struc
         getnameinfo((struct sockaddr *)&address, bytes, host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0)
         return error_set(err, WK_EUNAVAILABLE, "a listening socket without an address");
-    if (unspecified((struct sockaddr *)&address))
+    if (is_unspecified((struct sockaddr *)&address))
         return error_set(err, WK_EINVAL, "%s is no address that peers can reach", host);
     bool v6 = address.ss_family == AF_INET6;
     snprintf(listener->endpoint, sizeof(listener->endpoint), "tcp://%s%s%s:%s#%s", v6 ? "[" : "",

@@ -1,15 +1,18 @@
 /* Communicators of some of the ranks. Members open new listeners, exchange their addresses through
  * the parent, and connect as in any generation, with a secret that only this group can derive. A
  * group shares nothing with its parent, except that aborting the parent aborts it. */
+#include "libworker/comm/group.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/sha256.h"
-#include "libworker/comm/arena.h"
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/control.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/state.h"
 
-static int by_key(const void *left, const void *right)
+static int compare_seats(const void *left, const void *right)
 {
     const struct group_seat *a = left, *b = right;
     if (a->key != b->key)
@@ -54,7 +57,7 @@ struct forming {
     const char *name;
 };
 
-static void tell_parent(void *arg, const struct wk_comm_status *status)
+static void report_connecting(void *arg, const struct wk_comm_status *status)
 {
     const struct forming *forming = arg;
     struct wk_comm *parent = forming->parent;
@@ -84,7 +87,7 @@ static int connect_members(struct forming *forming, struct comm_listener *listen
                                    .tcp_connections = parent->tcp_connections,
                                    .cancelled = parent_failed,
                                    .cancelled_arg = parent,
-                                   .waits = tell_parent,
+                                   .waits = report_connecting,
                                    .waits_arg = forming};
     for (int i = 0; i < n; i++) {
         endpoints[i] = members[i].endpoint;
@@ -94,14 +97,14 @@ static int connect_members(struct forming *forming, struct comm_listener *listen
     }
     derive_secret(parent, members[0].color, options.secret);
     int rc = comm_connect(listener, &options, ret, &err);
-    tell_parent(forming, &(struct wk_comm_status){0});
+    report_connecting(forming, &(struct wk_comm_status){0});
     if (rc != 0)
         return comm_fail(parent, rc, -1, "%s: a group did not connect: %s", parent->name, err.text);
     return 0;
 }
 
-static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct group_seat *members,
-                 const char *name)
+static int attach_group(struct wk_comm *parent, struct wk_comm *group,
+                        const struct group_seat *members, const char *name)
 {
     bool failed;
     group->origins = calloc((size_t)group->world, sizeof(*group->origins));
@@ -123,28 +126,6 @@ static int adopt(struct wk_comm *parent, struct wk_comm *group, const struct gro
     return 0;
 }
 
-void group_leave(struct wk_comm *comm)
-{
-    pthread_mutex_lock(&comm->fail_lock);
-    for (struct wk_comm *child = comm->first_child; child; child = child->next_sibling) {
-        child->parent = NULL;
-        comm_fail(child, WK_EABORT, -1, "%s: its parent was closed", child->name);
-    }
-    comm->first_child = NULL;
-    pthread_mutex_unlock(&comm->fail_lock);
-    struct wk_comm *parent = comm->parent;
-    if (!parent)
-        return;
-    pthread_mutex_lock(&parent->fail_lock);
-    for (struct wk_comm **at = &parent->first_child; *at; at = &(*at)->next_sibling) {
-        if (*at == comm) {
-            *at = comm->next_sibling;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&parent->fail_lock);
-}
-
 /* Gather all ranks' seats, then keep the members of our color in order; returns their number. */
 static int members_of(const struct wk_comm *comm, struct group_seat *seats, int color)
 {
@@ -152,7 +133,7 @@ static int members_of(const struct wk_comm *comm, struct group_seat *seats, int 
     for (int p = 0; p < comm->world; p++)
         if (seats[p].color == color)
             seats[n++] = seats[p];
-    qsort(seats, (size_t)n, sizeof(*seats), by_key);
+    qsort(seats, (size_t)n, sizeof(*seats), compare_seats);
     return n;
 }
 
@@ -187,7 +168,7 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
         struct forming forming = {comm, seats, split->name};
         rc = connect_members(&forming, listener, n, &group);
         if (rc == 0)
-            rc = adopt(comm, group, seats, split->name);
+            rc = attach_group(comm, group, seats, split->name);
         if (rc != 0) {
             wk_comm_close(group);
             group = NULL;

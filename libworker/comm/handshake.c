@@ -55,7 +55,7 @@ void hello_make(struct hello *hello, const struct credentials *self,
     hello_mac(hello, self->secret, challenge, hello->mac);
 }
 
-enum handshake_status hello_judge(const struct hello *hello, const struct credentials *self,
+enum handshake_status hello_check(const struct hello *hello, const struct credentials *self,
                                   const struct challenge *challenge)
 {
     uint8_t mac[SHA256_BYTES];
@@ -86,7 +86,7 @@ void welcome_make(struct welcome *welcome, const struct credentials *self,
         welcome_mac(welcome, self->secret, hello, welcome->mac);
 }
 
-enum handshake_status welcome_judge(const struct welcome *welcome, const struct credentials *self,
+enum handshake_status welcome_check(const struct welcome *welcome, const struct credentials *self,
                                     const struct hello *hello)
 {
     uint8_t mac[SHA256_BYTES];

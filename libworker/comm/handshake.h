@@ -71,14 +71,14 @@ void hello_make(struct hello *hello, const struct credentials *self,
                 const struct challenge *challenge);
 
 /* The acceptor's decision. The caller also checks whether `from` is already connected. */
-enum handshake_status hello_judge(const struct hello *hello, const struct credentials *self,
+enum handshake_status hello_check(const struct hello *hello, const struct credentials *self,
                                   const struct challenge *challenge);
 
 void welcome_make(struct welcome *welcome, const struct credentials *self,
                   const struct hello *hello, enum handshake_status status);
 
 /* The connector's decision: a welcome counts only with a correct mac. */
-enum handshake_status welcome_judge(const struct welcome *welcome, const struct credentials *self,
+enum handshake_status welcome_check(const struct welcome *welcome, const struct credentials *self,
                                     const struct hello *hello);
 
 #endif

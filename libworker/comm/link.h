@@ -12,11 +12,13 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+enum { LINK_PARTS_MAX = 3 }; /* of one send */
+
 struct link;
 
 struct link_ops {
-    /* Send as much as fits now of `parts` in order. Returns the number of bytes, 0 when full, -1
-     * when the other side is gone. */
+    /* Send as much as fits now of `parts` in order, at most LINK_PARTS_MAX. Returns the number of
+     * bytes, 0 when full, -1 when the other side is gone. */
     ssize_t (*send)(struct link *link, const struct iovec *parts, int count);
     /* Show arrived bytes without consuming them. Returns the number of contiguous bytes at
      * *ret_data, 0 if none, -1 when the other side is gone and nothing is left. The next call may

@@ -20,13 +20,13 @@ struct link_shm {
     uint64_t in_tail;
 };
 
-static size_t room(const struct link_shm *shm)
+static size_t free_bytes(const struct link_shm *shm)
 {
     return shm->ring_bytes - (size_t)(shm->out_head - shm->out_tail);
 }
 
 /* Read the reader's position, which must be within the written bytes; false if it is not. */
-static bool look_at_reader(struct link_shm *shm)
+static bool read_reader(struct link_shm *shm)
 {
     uint64_t tail = atomic_load(&shm->out_ends->tail);
     if (shm->out_head - tail > shm->ring_bytes)
@@ -37,18 +37,18 @@ static bool look_at_reader(struct link_shm *shm)
 
 /* Free space for `bytes`. Reads the reader's position only if the last one is not enough; -1 if it
  * is invalid. */
-static ssize_t room_for(struct link_shm *shm, size_t bytes)
+static ssize_t reserve_bytes(struct link_shm *shm, size_t bytes)
 {
-    if (room(shm) >= bytes)
+    if (free_bytes(shm) >= bytes)
         return (ssize_t)bytes;
-    if (!look_at_reader(shm))
+    if (!read_reader(shm))
         return -1;
-    if (room(shm) == 0) {
+    if (free_bytes(shm) == 0) {
         atomic_store(&shm->out_ends->starved, 1);
-        if (!look_at_reader(shm))
+        if (!read_reader(shm))
             return -1;
     }
-    return (ssize_t)(room(shm) < bytes ? room(shm) : bytes);
+    return (ssize_t)(free_bytes(shm) < bytes ? free_bytes(shm) : bytes);
 }
 
 static ssize_t shm_send(struct link *link, const struct iovec *parts, int count)
@@ -56,7 +56,7 @@ static ssize_t shm_send(struct link *link, const struct iovec *parts, int count)
     struct link_shm *shm = (struct link_shm *)link;
     size_t sent = 0;
     for (int i = 0; i < count; i++) {
-        ssize_t n = room_for(shm, parts[i].iov_len);
+        ssize_t n = reserve_bytes(shm, parts[i].iov_len);
         if (n < 0)
             return -1;
         memcpy(shm->out + shm->out_head % shm->ring_bytes, parts[i].iov_base, (size_t)n);

@@ -11,8 +11,6 @@
 
 #include <worker/error.h>
 
-#include "libworker/comm/comm_internal.h"
-
 enum {
     BUFFER_BYTES = 256 * 1024,
     DIRECT_BYTES =
@@ -41,14 +39,15 @@ static bool try_later(int error)
 }
 
 /* The connection for the stream at `place`, and the number of bytes it has from there on. */
-static int carrier(const struct link_tcp *tcp, uint64_t place, size_t *ret_bytes)
+static int connection_at(const struct link_tcp *tcp, uint64_t place, size_t *ret_bytes)
 {
     *ret_bytes = tcp->count == 1 ? SIZE_MAX : STRIPE_BYTES - (size_t)(place % STRIPE_BYTES);
     return tcp->fds[place / STRIPE_BYTES % (uint64_t)tcp->count];
 }
 
 /* The first `bytes` of the parts after the first `skip`; returns the number of parts. */
-static int cut(const struct iovec *parts, int count, size_t skip, size_t bytes, struct iovec *ret)
+static int cut_parts(const struct iovec *parts, int count, size_t skip, size_t bytes,
+                     struct iovec *ret)
 {
     int n = 0;
     for (int i = 0; i < count && bytes > 0; i++) {
@@ -72,11 +71,11 @@ static ssize_t tcp_send(struct link *link, const struct iovec *parts, int count)
     for (int i = 0; i < count; i++)
         all += parts[i].iov_len;
     while (total < all) {
-        struct iovec now[COMM_OUTS_MAX];
+        struct iovec now[LINK_PARTS_MAX];
         size_t room;
-        int fd = carrier(tcp, tcp->sent, &room);
+        int fd = connection_at(tcp, tcp->sent, &room);
         struct msghdr message = {.msg_iov = now};
-        message.msg_iovlen = (size_t)cut(parts, count, total, room, now);
+        message.msg_iovlen = (size_t)cut_parts(parts, count, total, room, now);
         ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && !try_later(errno))
             return -1;
@@ -96,7 +95,7 @@ static ssize_t read_now(struct link_tcp *tcp, void *data, size_t bytes)
     size_t total = 0;
     while (total < bytes && !tcp->ended) {
         size_t room;
-        int fd = carrier(tcp, tcp->got, &room);
+        int fd = connection_at(tcp, tcp->got, &room);
         size_t most = bytes - total < room ? bytes - total : room;
         ssize_t got = recv(fd, (char *)data + total, most, MSG_DONTWAIT);
         if (got < 0 && try_later(errno))
@@ -196,7 +195,7 @@ static bool is_local(int fd)
                   &((struct sockaddr_in6 *)&theirs)->sin6_addr, sizeof(struct in6_addr)) == 0;
 }
 
-static void set(int fd, int level, int name, int value)
+static void set_option(int fd, int level, int name, int value)
 {
     /* Only requests: the link also works without them. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
@@ -204,11 +203,11 @@ static void set(int fd, int level, int name, int value)
 
 void link_tcp_prepare(int fd)
 {
-    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
-    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
-    set(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
     /* Without possible congestion pacing (BBR) only costs: a third of the time of 64 MiB. */
     if (is_local(fd))
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", strlen("reno"));
@@ -217,7 +216,7 @@ void link_tcp_prepare(int fd)
 void link_tcp_prepare_control(int fd)
 {
     link_tcp_prepare(fd);
-    set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNANSWERED_MS);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, UNANSWERED_MS);
 }
 
 int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err)

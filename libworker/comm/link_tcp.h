@@ -8,6 +8,8 @@
 #include "common/base/error.h"
 #include "libworker/comm/link.h"
 
+enum { COMM_TCP_MAX = 4 }; /* data connections of a pair */
+
 /* Takes ownership of fds[count], also on failure. They are connected stream sockets, in the same
  * order on both sides, and are made non-blocking. */
 int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err);

@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/clock.h"
 #include "libworker/comm/rights.h"
 
-enum { LOOK_MS = 20 /* between two checks of `cancelled` */, HANDLES = 3 };
+enum { CHECK_MS = 20 /* between two checks of `cancelled` */, HANDLES = 3 };
 
 int meeting_init(struct meeting *meeting, struct comm_listener *listener,
                  const struct comm_options *options, struct error *err)
@@ -87,15 +87,15 @@ bool meeting_complete(const struct meeting *meeting, int peer)
 
 /* Report the missing ranks to observers. Ranks that have arrived wait too, and report themselves.
  */
-static void tell(struct meeting *meeting)
+static void report_missing(struct meeting *meeting)
 {
     const struct comm_options *options = meeting->options;
     struct wk_comm_status status = {.name = "world", .operation = "connect", .running = true};
     const int named = (int)(sizeof(status.waiting) / sizeof(status.waiting[0]));
     int64_t now_us = comm_now_us();
-    if (!options->waits || now_us - meeting->told_us < LOOK_MS * 1000)
+    if (!options->waits || now_us - meeting->reported_us < CHECK_MS * 1000)
         return;
-    meeting->told_us = now_us;
+    meeting->reported_us = now_us;
     status.waiting_us = now_us - meeting->started_us;
     for (int p = 0; p < options->world; p++) {
         bool here = meeting->settling ? meeting->met[p].settled : meeting_complete(meeting, p);
@@ -109,14 +109,15 @@ static void tell(struct meeting *meeting)
 }
 
 /* True if its settling byte can be read: then its end is normal. */
-static bool settles(int control_fd)
+static bool has_settled(int control_fd)
 {
     char byte;
     return recv(control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
 }
 
 /* 0 to continue. Also notices whether a connected rank has ended. */
-static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms, struct error *err)
+static int poll_ranks(struct meeting *meeting, struct pollfd *watched, int timeout_ms,
+                      struct error *err)
 {
     const struct comm_options *options = meeting->options;
     struct pollfd fds[COMM_WORLD_MAX + 1];
@@ -131,11 +132,11 @@ static int look(struct meeting *meeting, struct pollfd *watched, int timeout_ms,
     }
     if (options->cancelled && options->cancelled(options->cancelled_arg))
         return error_set(err, WK_EABORT, "cancelled while connecting");
-    tell(meeting);
+    report_missing(meeting);
     int ready = poll(fds, (nfds_t)n + 1, timeout_ms);
     watched->revents = ready > 0 ? fds[0].revents : 0;
     for (int i = 0; ready > 0 && i < n; i++)
-        if (fds[i + 1].revents & (POLLRDHUP | POLLHUP | POLLERR) && !settles(fds[i + 1].fd))
+        if (fds[i + 1].revents & (POLLRDHUP | POLLHUP | POLLERR) && !has_settled(fds[i + 1].fd))
             return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting",
                              ranks[i]);
     return 0;
@@ -149,7 +150,7 @@ int meeting_await(struct meeting *meeting, int fd, short events, struct error *e
         if (left_ms <= 0)
             return error_set(err, WK_ETIMEOUT, "no answer in %d ms",
                              meeting->options->connect_timeout_ms);
-        int rc = look(meeting, &watched, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS, err);
+        int rc = poll_ranks(meeting, &watched, left_ms < CHECK_MS ? (int)left_ms : CHECK_MS, err);
         if (rc != 0 || watched.revents != 0)
             return rc;
     }
@@ -161,10 +162,10 @@ int meeting_pause(struct meeting *meeting, int pause_ms, struct error *err)
     if (comm_now_us() / 1000 >= meeting->deadline_ms)
         return error_set(err, WK_ETIMEOUT, "no answer in %d ms",
                          meeting->options->connect_timeout_ms);
-    return look(meeting, &nothing, pause_ms, err);
+    return poll_ranks(meeting, &nothing, pause_ms, err);
 }
 
-static bool again(void)
+static bool is_transient(void)
 {
     return errno == EAGAIN || errno == EINTR;
 }
@@ -173,7 +174,7 @@ int meeting_send(struct meeting *meeting, int fd, const void *data, size_t bytes
 {
     for (size_t at = 0; at < bytes;) {
         ssize_t n = send(fd, (const char *)data + at, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && !again())
+        if (n < 0 && !is_transient())
             return error_set(err, WK_EIO, "the connection ended: %s", strerror(errno));
         if (n >= 0)
             at += (size_t)n;
@@ -188,7 +189,7 @@ int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, stru
 {
     for (size_t at = 0; at < bytes;) {
         ssize_t n = recv(fd, (char *)data + at, bytes - at, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && !again()))
+        if (n == 0 || (n < 0 && !is_transient()))
             return error_set(err, WK_EIO, "the connection ended: %s",
                              n == 0 ? "the other side hung up" : strerror(errno));
         if (n > 0)
@@ -208,9 +209,9 @@ static int send_handles(struct meeting *meeting, int fd, struct error *err)
     char byte = 0;
     while (rights_send(fd, &byte, 1, handles, count) != 1) {
         bool gone = errno == EPIPE || errno == ECONNRESET;
-        int rc = again() ? meeting_await(meeting, fd, POLLOUT, err)
-                         : error_set(err, gone ? WK_EIO : WK_ENOMEM, "cannot hand over memory: %s",
-                                     strerror(errno));
+        int rc = is_transient() ? meeting_await(meeting, fd, POLLOUT, err)
+                                : error_set(err, gone ? WK_EIO : WK_ENOMEM,
+                                            "cannot hand over memory: %s", strerror(errno));
         if (rc != 0)
             return rc;
     }
@@ -224,8 +225,8 @@ static int recv_handles(struct meeting *meeting, int fd, struct segment_handles 
     char byte;
     ssize_t got;
     while ((got = rights_recv(fd, &byte, 1, handles, HANDLES)) != 1) {
-        int rc = got < 0 && again() ? meeting_await(meeting, fd, POLLIN, err)
-                                    : error_set(err, WK_EIO, "no memory was handed over");
+        int rc = got < 0 && is_transient() ? meeting_await(meeting, fd, POLLIN, err)
+                                           : error_set(err, WK_EIO, "no memory was handed over");
         if (rc != 0)
             return rc;
     }

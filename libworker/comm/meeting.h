@@ -4,9 +4,14 @@
 #ifndef COMM_MEETING_H
 #define COMM_MEETING_H
 
-#include "libworker/comm/comm_internal.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libworker/comm/comm.h"
 #include "libworker/comm/endpoint.h"
 #include "libworker/comm/handshake.h"
+#include "libworker/comm/link_tcp.h"
 #include "libworker/comm/segment.h"
 
 struct met {
@@ -22,10 +27,10 @@ struct meeting {
     const struct comm_options *options;
     struct comm_listener *listener;
     struct credentials self;
-    struct segment_handles own;  /* offered to the ranks of this host; the caller keeps them */
-    struct met *met;             /* [world] */
-    bool settling;               /* all ranks have connected to us */
-    int64_t started_us, told_us; /* when the missing ranks were last reported */
+    struct segment_handles own;      /* offered to the ranks of this host; the caller keeps them */
+    struct met *met;                 /* [world] */
+    bool settling;                   /* all ranks have connected to us */
+    int64_t started_us, reported_us; /* when the missing ranks were last reported */
     int64_t deadline_ms;
 };
 
@@ -35,15 +40,12 @@ int meeting_init(struct meeting *meeting, struct comm_listener *listener,
 /* Closes every descriptor in `met` that is not -1. */
 void meeting_fini(struct meeting *meeting);
 
-/* Errors as comm_connect. */
-int meeting_dial(struct meeting *meeting, int peer, struct error *err);
-int meeting_accept(struct meeting *meeting, struct error *err);
-
-/* Call after both. Returns when every rank has got this far. A rank therefore cannot leave while
- * another still connects, and a rank that leaves earlier is known to have failed. */
+/* Call after meeting_dial and meeting_accept. Returns when every rank has got this far. A rank
+ * therefore cannot leave while another still connects, and a rank that leaves earlier is known to
+ * have failed. */
 int meeting_settle(struct meeting *meeting, struct error *err);
 
-/* --- for both halves (meeting.c) */
+/* --- for meeting_dial.c and meeting_accept.c */
 
 /* Wait until `fd` is ready for `events`, or for the deadline, cancellation, or the end of a peer.
  */

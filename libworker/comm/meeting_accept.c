@@ -1,6 +1,8 @@
 /* Accepts several unknown connections at once; none may delay the others. If there are more than
  * places, those that have sent nothing are dropped first, because a rank sends its hello at once.
  */
+#include "libworker/comm/meeting_accept.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -9,14 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/comm_internal.h"
-#include "libworker/comm/meeting.h"
+#include "libworker/comm/clock.h"
 
 enum {
     STRANGERS_MAX = 128,
     STRANGER_MS = 2000,      /* time for the hello */
     STRANGER_LEAST_MS = 100, /* the same when others wait for the place */
-    LOOK_MS = 20,
+    CHECK_MS = 20,
     NAMES_MAX = 8,
 };
 
@@ -36,7 +37,7 @@ struct door {
     bool starved; /* a connection waits, but no descriptor is left */
 };
 
-static int missing(const struct meeting *meeting, char *ret_names, size_t bytes)
+static int missing_ranks(const struct meeting *meeting, char *ret_names, size_t bytes)
 {
     int n = 0;
     size_t at = 0;
@@ -69,7 +70,7 @@ static bool is_full(struct door *door)
     return door->count == STRANGERS_MAX && !find_idle(door);
 }
 
-static void add(struct door *door, const struct stranger *stranger)
+static void add_stranger(struct door *door, const struct stranger *stranger)
 {
     struct stranger *idle = door->count == STRANGERS_MAX ? find_idle(door) : NULL;
     if (idle)
@@ -77,7 +78,7 @@ static void add(struct door *door, const struct stranger *stranger)
     *(idle ? idle : &door->strangers[door->count++]) = *stranger;
 }
 
-static void let_in(struct door *door, int listen_fd, bool by_name)
+static void accept_strangers(struct door *door, int listen_fd, bool by_name)
 {
     while (!is_full(door)) {
         int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -93,7 +94,7 @@ static void let_in(struct door *door, int listen_fd, bool by_name)
         ok = ok && send(fd, &stranger.challenge, sizeof(stranger.challenge),
                         MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(stranger.challenge);
         if (ok)
-            add(door, &stranger);
+            add_stranger(door, &stranger);
         else
             close(fd);
     }
@@ -115,11 +116,11 @@ static int *place_of(struct meeting *meeting, const struct stranger *stranger)
 }
 
 /* Takes ownership of the connection's descriptor. */
-static int answer(struct meeting *meeting, struct stranger *stranger, struct error *err)
+static int answer_hello(struct meeting *meeting, struct stranger *stranger, struct error *err)
 {
     struct welcome welcome;
     enum handshake_status status =
-        hello_judge(&stranger->hello, &meeting->self, &stranger->challenge);
+        hello_check(&stranger->hello, &meeting->self, &stranger->challenge);
     int *place = status == HANDSHAKE_WELCOME ? place_of(meeting, stranger) : NULL;
     if (status == HANDSHAKE_WELCOME && !place)
         status = HANDSHAKE_REFUSED;
@@ -138,14 +139,14 @@ static int answer(struct meeting *meeting, struct stranger *stranger, struct err
 }
 
 /* Continue with one connection; true when its hello is complete or it failed. */
-static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc, struct error *err)
+static bool read_hello(struct door *door, struct stranger *stranger, int *ret_rc, struct error *err)
 {
     ssize_t n = recv(stranger->fd, (char *)&stranger->hello + stranger->got,
                      sizeof(stranger->hello) - stranger->got, MSG_DONTWAIT);
     if (n > 0)
         stranger->got += (size_t)n;
     if (stranger->got == sizeof(stranger->hello)) {
-        *ret_rc = answer(door->meeting, stranger, err);
+        *ret_rc = answer_hello(door->meeting, stranger, err);
         return true;
     }
     bool waiting = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
@@ -157,7 +158,7 @@ static bool listen_to(struct door *door, struct stranger *stranger, int *ret_rc,
 
 /* Wait for connections or data, or until the next check. A connection that waits for a descriptor
  * would wake the poll all the time. */
-static int wait_at(struct door *door, struct error *err)
+static int wait_for_strangers(struct door *door, struct error *err)
 {
     const struct comm_listener *listener = door->meeting->listener;
     struct pollfd fds[STRANGERS_MAX + 2];
@@ -166,7 +167,7 @@ static int wait_at(struct door *door, struct error *err)
         fds[i] = (struct pollfd){.fd = door->strangers[i].fd, .events = POLLIN};
     fds[door->count] = (struct pollfd){.fd = full ? -1 : listener->tcp_fd, .events = POLLIN};
     fds[door->count + 1] = (struct pollfd){.fd = full ? -1 : listener->unix_fd, .events = POLLIN};
-    (void)poll(fds, (nfds_t)door->count + 2, LOOK_MS);
+    (void)poll(fds, (nfds_t)door->count + 2, CHECK_MS);
     return meeting_pause(door->meeting, 0, err);
 }
 
@@ -175,13 +176,13 @@ int meeting_accept(struct meeting *meeting, struct error *err)
     struct door door = {.meeting = meeting};
     char names[NAMES_MAX * 16 + 32];
     int rc = 0;
-    while (rc == 0 && missing(meeting, names, sizeof(names)) > 0) {
-        rc = wait_at(&door, err);
+    while (rc == 0 && missing_ranks(meeting, names, sizeof(names)) > 0) {
+        rc = wait_for_strangers(&door, err);
         door.starved = false;
-        let_in(&door, meeting->listener->unix_fd, true);
-        let_in(&door, meeting->listener->tcp_fd, false);
+        accept_strangers(&door, meeting->listener->unix_fd, true);
+        accept_strangers(&door, meeting->listener->tcp_fd, false);
         for (int i = 0; rc == 0 && i < door.count;) {
-            if (listen_to(&door, &door.strangers[i], &rc, err))
+            if (read_hello(&door, &door.strangers[i], &rc, err))
                 door.strangers[i] = door.strangers[--door.count];
             else
                 i++;

@@ -1,3 +1,5 @@
+#include "libworker/comm/meeting_dial.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -5,12 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libworker/comm/meeting.h"
-
 enum { RETRY_MS = 10 };
 
 /* The result of one attempt: 0, WK_EIO for "try again", or a final code. */
-static int introduce(struct meeting *meeting, int fd, struct hello *hello, struct error *err)
+static int exchange_hello(struct meeting *meeting, int fd, struct hello *hello, struct error *err)
 {
     struct challenge challenge;
     struct welcome welcome;
@@ -25,7 +25,7 @@ static int introduce(struct meeting *meeting, int fd, struct hello *hello, struc
         rc = meeting_recv(meeting, fd, &welcome, sizeof(welcome), err);
     if (rc != 0)
         return rc;
-    switch (welcome_judge(&welcome, &meeting->self, hello)) {
+    switch (welcome_check(&welcome, &meeting->self, hello)) {
     case HANDSHAKE_WELCOME:
         meeting_agree(meeting, hello->to, welcome.connections);
         return 0;
@@ -42,8 +42,8 @@ static int introduce(struct meeting *meeting, int fd, struct hello *hello, struc
     return error_set(err, WK_EUNAVAILABLE, "refused: another secret or another place in the world");
 }
 
-static int attempt(struct meeting *meeting, const struct endpoint *endpoint, struct hello *hello,
-                   int *ret_fd, struct error *err)
+static int dial_once(struct meeting *meeting, const struct endpoint *endpoint, struct hello *hello,
+                     int *ret_fd, struct error *err)
 {
     int fd = -1;
     bool by_name = meeting_same_host(meeting, hello->to);
@@ -55,7 +55,7 @@ static int attempt(struct meeting *meeting, const struct endpoint *endpoint, str
     if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0)
         rc = error_set(err, WK_EIO, "%s", strerror(error));
     if (rc == 0)
-        rc = introduce(meeting, fd, hello, err);
+        rc = exchange_hello(meeting, fd, hello, err);
     if (rc != 0) {
         close(fd);
         return rc;
@@ -77,7 +77,7 @@ static int dial_channel(struct meeting *meeting, int peer, uint16_t channel, int
         struct hello hello = {.to = peer, .channel = channel};
         if (getrandom(hello.nonce, sizeof(hello.nonce), 0) != (ssize_t)sizeof(hello.nonce))
             return error_set(err, WK_EUNAVAILABLE, "no random bytes");
-        rc = attempt(meeting, &endpoint, &hello, ret_fd, &last);
+        rc = dial_once(meeting, &endpoint, &hello, ret_fd, &last);
         if (rc == WK_EIO)
             rc = meeting_pause(meeting, RETRY_MS, err);
         else if (rc != 0)

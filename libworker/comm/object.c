@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/state.h"
 
 int wk_broadcast_object(struct wk_comm *comm, struct wk_bytes *object, int root)
 {
@@ -33,7 +34,7 @@ struct joined {
     size_t *counts, *offsets, *in_counts, *in_offsets; /* [world], in one allocation */
 };
 
-static int join(struct wk_comm *comm, const struct wk_buffers *own, struct joined *ret)
+static int gather_rows(struct wk_comm *comm, const struct wk_buffers *own, struct joined *ret)
 {
     size_t world = (size_t)comm->world, size = wk_dtype_bytes(own->dtype), total = 0;
     size_t *space = calloc(4 * world, sizeof(*space));
@@ -71,7 +72,7 @@ int wk_all_gather_object(struct wk_comm *comm, const struct wk_bytes *own,
     if (!comm)
         return comm_missing();
     struct wk_buffers buffers = {.in = own->data, .count = own->bytes, .dtype = WK_U8};
-    int rc = join(comm, &buffers, &joined);
+    int rc = gather_rows(comm, &buffers, &joined);
     if (rc != 0)
         return rc;
     for (int p = 0; p < comm->world; p++)
@@ -87,7 +88,7 @@ int wk_all_gather_padded(struct wk_comm *comm, const struct wk_buffers *row, con
     size_t longest = 0, size = wk_dtype_bytes(row->dtype);
     if (!comm)
         return comm_missing();
-    int rc = join(comm, row, &joined);
+    int rc = gather_rows(comm, row, &joined);
     if (rc != 0)
         return rc;
     for (int p = 0; p < comm->world; p++)

@@ -47,7 +47,14 @@ struct pass {
  * those lines belong to what that rank is working on. */
 enum { LINE_BYTES = 64, AHEAD_LINES = 32 };
 
-/* A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
+/* The functions that the next two macros define:
+ *
+ *     sum_f32     sum_f64     sum_u32     sum_u64     sum_u8
+ *     max_f32     max_f64     max_i32     max_i64     max_u8
+ *     min_f32     min_f64     min_i32     min_i64     min_u8
+ *     divide_f32  divide_f64  divide_i32  divide_i64  divide_u8
+ *
+ * A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define PASS(name, type, value)                                                                    \
     WIDE static void name##_##type(const struct pass *pass, size_t count)                          \
     {                                                                                              \
@@ -209,7 +216,15 @@ static float *combine_widened(const struct reduction *r, const void *const *sour
     return sum;
 }
 
-/* As above: NOLINTBEGIN(bugprone-macro-parentheses) */
+/* The functions that this macro defines:
+ *
+ *     scale_f32      scale_f64      multiply by a factor
+ *     lanes_f32      lanes_f64      add squares to the lanes of a tally, whole rows of lanes only
+ *     nonfinite_f32  nonfinite_f64  true if one is infinite or NaN
+ *     squares_f32    squares_f64    add squares to a tally
+ *     tally_f32      tally_f64      all statistics that were asked for
+ *
+ * As above: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define FINISH(type, bits_type, exponent)                                                          \
     WIDE static void scale_##type(void *sums, double by, size_t n)                                 \
     {                                                                                              \
@@ -226,13 +241,13 @@ static float *combine_widened(const struct reduction *r, const void *const *sour
                 sums[i] += (double)values[at + i] * (double)values[at + i];                        \
         memcpy(lanes, sums, sizeof(sums));                                                         \
     }                                                                                              \
-    WIDE static bool wild_##type(const type *values, size_t n)                                     \
+    WIDE static bool nonfinite_##type(const type *values, size_t n)                                \
     {                                                                                              \
         const bits_type *bits = (const bits_type *)(const void *)values;                           \
-        bits_type wild = 0;                                                                        \
+        bits_type found = 0;                                                                       \
         for (size_t i = 0; i < n; i++)                                                             \
-            wild |= (bits[i] & (exponent)) == (exponent);                                          \
-        return wild != 0;                                                                          \
+            found |= (bits[i] & (exponent)) == (exponent);                                         \
+        return found != 0;                                                                         \
     }                                                                                              \
     static void squares_##type(struct tally *tally, const type *values, size_t n)                  \
     {                                                                                              \
@@ -248,7 +263,7 @@ static float *combine_widened(const struct reduction *r, const void *const *sour
     static void tally_##type(const struct finish *finish, const type *values, size_t n)            \
     {                                                                                              \
         if (finish->nonfinite)                                                                     \
-            finish->tally->nonfinite |= wild_##type(values, n);                                    \
+            finish->tally->nonfinite |= nonfinite_##type(values, n);                               \
         if (finish->squares)                                                                       \
             squares_##type(finish->tally, values, n);                                              \
     }
@@ -294,7 +309,7 @@ static size_t out_bytes(const struct reduction *r)
                    : wk_dtype_bytes(r->finish.active ? r->finish.out : r->dtype);
 }
 
-static bool converts(const struct reduction *r)
+static bool result_converts(const struct reduction *r)
 {
     return r->finish.active && r->finish.out != r->dtype && !r->open;
 }
@@ -304,7 +319,7 @@ static bool ends_with_sum(const struct reduction *r, const struct rest *rest)
 {
     bool tallies = r->finish.active && r->finish.tally;
     return r->sources > 1 && !kernels[r->dtype].widen && !rest->divisor && rest->scale == 0 &&
-           !tallies && !converts(r);
+           !tallies && !result_converts(r);
 }
 
 static void reduce_block(const struct reduction *r, const void *const *sources, void *dst,
@@ -322,7 +337,7 @@ static void reduce_block(const struct reduction *r, const void *const *sources, 
         return;
     } else {
         /* A converted result needs a place apart from its sums. */
-        void *sums = converts(r) ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
+        void *sums = result_converts(r) ? (char *)r->scratch + REDUCE_SCRATCH_BYTES / 2 : dst;
         combine(r, sources, (struct pass){.dst = sums, .factor = rest.factor}, n);
         if (r->dtype == WK_F32)
             finish_f32(r, &rest, sums, n, dst);

@@ -8,114 +8,23 @@
  *     else       by_links.c, through the rings: copies in and out; 9 S bytes are read and written
  *                          for an all-reduce of two ranks
  */
-#include <string.h>
-
-#include "libworker/comm/arena.h"
 #include "libworker/comm/shared.h"
 
+#include <string.h>
+
+#include "libworker/comm/board.h"
+#include "libworker/comm/by_links.h"
+#include "libworker/comm/operation.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/views.h"
+#include "libworker/comm/wait.h"
+
 /* Bytes moved between two checks for messages: tens of microseconds. */
-enum { GLANCE_BYTES = 1024 * 1024 };
+enum { CHECK_BYTES = 1024 * 1024 };
 
 /* Larger all-reduces are faster in place, because by post every rank would copy, fetch and add each
  * element; measured (docs/collectives.md). */
 enum { REDUCED_BY_POST_BYTES = 1024 };
-
-static struct located locate(struct wk_comm *comm, const struct request *rq)
-{
-    struct located located = {0};
-    size_t in_bytes = request_in_bytes(rq, comm->world);
-    size_t out_bytes = request_out_bytes(rq, comm->world);
-    for (int i = 0; i < comm->arena_count; i++) {
-        const struct registered *r = &comm->arenas[i];
-        uintptr_t base = (uintptr_t)r->arena->data, size = r->arena->bytes;
-        uintptr_t in = (uintptr_t)rq->in - base, out = (uintptr_t)rq->out - base;
-        if (in < size && in_bytes <= size - in) {
-            located.in_arena = (uint32_t)i + 1;
-            located.in_offset = in;
-        }
-        if (out < size && out_bytes <= size - out) {
-            located.out_arena = (uint32_t)i + 1;
-            located.out_offset = out;
-        }
-    }
-    return located;
-}
-
-/* Convert this communicator's index of an arena to the number its peers know; new arenas are
- * announced here. */
-static int announce(struct wk_comm *comm, uint32_t *arena)
-{
-    if (*arena == 0)
-        return 0;
-    struct registered *r = &comm->arenas[*arena - 1];
-    uint64_t version = atomic_load(&r->arena->version);
-    if (r->number == 0 || r->version != version) {
-        if (atomic_load(&r->arena->exposed))
-            return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d: " ARENA_EXPOSED, comm->name,
-                             comm->rank);
-        if (comm->arenas_announced == COMM_ARENAS_MAX) {
-            *arena = 0;
-            return 0;
-        }
-        int rc = control_announce(comm, comm->arenas_announced + 1, r->arena->memory_fd);
-        if (rc != 0)
-            return rc;
-        r->number = ++comm->arenas_announced;
-        r->version = version;
-    }
-    *arena = r->number;
-    return 0;
-}
-
-int shared_locate(struct wk_comm *comm, const struct request *rq, struct located *ret)
-{
-    struct located located = locate(comm, rq);
-    int rc = announce(comm, &located.in_arena);
-    if (rc == 0)
-        rc = announce(comm, &located.out_arena);
-    comm->header.place =
-        (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));
-    *ret = located;
-    return rc;
-}
-
-/* The address of a peer's buffer. Its announcement was sent before its post, so it has arrived.
- * NULL unless all `bytes` are in that arena. */
-static char *view_of(struct wk_comm *comm, int rank, uint32_t arena, uint64_t offset, size_t bytes)
-{
-    if (arena > COMM_ARENAS_MAX)
-        return NULL;
-    const struct mapping *mapping = &comm->peers[rank].arenas[arena];
-    char *data = atomic_load_explicit(&mapping->data, memory_order_acquire);
-    if (!data) {
-        control_read(comm, rank);
-        data = atomic_load_explicit(&mapping->data, memory_order_acquire);
-    }
-    bool inside = data && offset <= mapping->bytes && bytes <= mapping->bytes - offset;
-    return inside ? data + offset : NULL;
-}
-
-int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views)
-{
-    size_t in_bytes = request_in_bytes(rq, comm->world);
-    size_t out_bytes = request_out_bytes(rq, comm->world);
-    for (int i = 0; i < comm->locals; i++) {
-        int p = comm->local_ranks[i];
-        struct located at;
-        views->in[p] = rq->in;
-        views->out[p] = rq->out;
-        if (p == comm->rank)
-            continue;
-        memcpy(&at, board_post_of(comm, p)->data, sizeof(at));
-        views->in[p] = at.in_arena ? view_of(comm, p, at.in_arena, at.in_offset, in_bytes) : NULL;
-        views->out[p] =
-            at.out_arena ? view_of(comm, p, at.out_arena, at.out_offset, out_bytes) : NULL;
-        if ((at.in_arena && !views->in[p]) || (at.out_arena && !views->out[p]))
-            return comm_fail(comm, WK_EIO, p, "%s: shared memory of rank %d cannot be mapped",
-                             comm->name, p);
-    }
-    return 0;
-}
 
 static void sum_views(struct wk_comm *comm, const struct views *views, size_t offset)
 {
@@ -130,7 +39,7 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
     struct share shares[COMM_WORLD_MAX];
     size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
     if (!request_tallies(rq)) {
-        struct reduction reduction = request_reduction(comm, rq, NULL);
+        struct reduction reduction = operation_reduction(comm, rq, NULL);
         sum_views(comm, views, 0);
         reduce(&reduction, comm->sources, rq->out, rq->count);
         return;
@@ -138,12 +47,12 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
     for (int p = 0; p < comm->world; p++) {
         struct tally tally = {.at = 0};
         struct slice slice = slice_of(rq->count, comm->world, p);
-        struct reduction reduction = request_reduction(comm, rq, &tally);
+        struct reduction reduction = operation_reduction(comm, rq, &tally);
         sum_views(comm, views, slice.first * size);
         reduce(&reduction, comm->sources, (char *)rq->out + slice.first * out_size, slice.count);
         shares[p] = (struct share){tally_squares(&tally), tally.nonfinite};
     }
-    request_tell(rq, shares, comm->world);
+    request_store_tally(rq, shares, comm->world);
 }
 
 /* Each rank sums its slice of all buffers and writes it into all of them, block by block, so that
@@ -153,9 +62,9 @@ static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
 {
     size_t size = wk_dtype_bytes(rq->dtype), out_size = request_out_size(rq);
     struct slice slice = slice_of(rq->count, comm->world, comm->rank);
-    struct reduction reduction = request_reduction(comm, rq, tally);
+    struct reduction reduction = operation_reduction(comm, rq, tally);
     int next = (comm->rank + 1) % comm->world, rc = 0;
-    size_t block = comm->world == 2 ? GLANCE_BYTES / size : REDUCE_BLOCK; /* two ranks copy nothing
+    size_t block = comm->world == 2 ? CHECK_BYTES / size : REDUCE_BLOCK; /* two ranks copy nothing
                                                                            */
     for (size_t done = 0; done < slice.count && rc == 0; done += block) {
         size_t n = slice.count - done < block ? slice.count - done : block;
@@ -166,84 +75,85 @@ static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
         for (int p = 0; p < comm->world; p++)
             if (p != comm->rank && p != next)
                 memcpy(views->out[p] + at * out_size, own, n * out_size);
-        rc = wait_glance(comm);
+        rc = wait_check_alert(comm);
     }
     return rc;
 }
 
-static int copy(struct wk_comm *comm, char *to, const char *from, size_t bytes)
+static int copy_bytes(struct wk_comm *comm, char *to, const char *from, size_t bytes)
 {
     int rc = 0;
-    for (size_t done = 0; to != from && done < bytes && rc == 0; done += GLANCE_BYTES) {
-        size_t n = bytes - done < GLANCE_BYTES ? bytes - done : GLANCE_BYTES;
+    for (size_t done = 0; to != from && done < bytes && rc == 0; done += CHECK_BYTES) {
+        size_t n = bytes - done < CHECK_BYTES ? bytes - done : CHECK_BYTES;
         memcpy(to + done, from + done, n);
-        rc = wait_glance(comm);
+        rc = wait_check_alert(comm);
     }
     return rc;
 }
 
 /* The sum of all ranks' elements from `first` bytes on, only for this rank. */
-static int sum(struct wk_comm *comm, const struct request *rq, const struct views *views,
-               size_t first, struct tally *tally)
+static int sum_for_self(struct wk_comm *comm, const struct request *rq, const struct views *views,
+                        size_t first, struct tally *tally)
 {
-    size_t size = wk_dtype_bytes(rq->dtype), block = GLANCE_BYTES / size;
-    struct reduction reduction = request_reduction(comm, rq, tally);
+    size_t size = wk_dtype_bytes(rq->dtype), block = CHECK_BYTES / size;
+    struct reduction reduction = operation_reduction(comm, rq, tally);
     int rc = 0;
     for (size_t done = 0; done < rq->count && rc == 0; done += block) {
         size_t n = rq->count - done < block ? rq->count - done : block;
         sum_views(comm, views, first + done * size);
         reduce(&reduction, comm->sources, (char *)rq->out + done * request_out_size(rq), n);
-        rc = wait_glance(comm);
+        rc = wait_check_alert(comm);
     }
     return rc;
 }
 
 /* Copy or sum this rank's result from the others' data; never writes to another's. Besides reading
  * the operands, it reads and writes each received byte once. */
-static int take(struct wk_comm *comm, const struct request *rq, const struct views *views,
-                struct tally *tally)
+static int copy_or_sum_own(struct wk_comm *comm, const struct request *rq,
+                           const struct views *views, struct tally *tally)
 {
     size_t bytes = rq->count * wk_dtype_bytes(rq->dtype), rank = (size_t)comm->rank;
     bool root = comm->rank == rq->root;
     char *out = rq->out;
     int rc = 0;
     if (rq->kind == KIND_REDUCE_SCATTER || (rq->kind == KIND_REDUCE && root))
-        return sum(comm, rq, views, rq->kind == KIND_REDUCE ? 0 : rank * bytes, tally);
+        return sum_for_self(comm, rq, views, rq->kind == KIND_REDUCE ? 0 : rank * bytes, tally);
     if (rq->kind == KIND_BROADCAST)
-        return copy(comm, out, views->in[rq->root], bytes);
+        return copy_bytes(comm, out, views->in[rq->root], bytes);
     if (rq->kind == KIND_SCATTER)
-        return copy(comm, out, views->in[rq->root] + rank * bytes, bytes);
+        return copy_bytes(comm, out, views->in[rq->root] + rank * bytes, bytes);
     if (rq->kind == KIND_REDUCE || (rq->kind == KIND_GATHER && !root))
         return 0;
     size_t row = rq->kind == KIND_ALL_TO_ALL ? rank * bytes : 0;
     for (int i = 0; i < comm->world && rc == 0; i++) {
         size_t p = (rank + (size_t)i) % (size_t)comm->world;
-        rc = copy(comm, out + p * bytes, views->in[p] + row, bytes);
+        rc = copy_bytes(comm, out + p * bytes, views->in[p] + row, bytes);
     }
     return rc;
 }
 
 /* True if others need this rank's data. */
-static bool shows(const struct wk_comm *comm, const struct request *rq)
+static bool others_need_data(const struct wk_comm *comm, const struct request *rq)
 {
     bool from_root = rq->kind == KIND_BROADCAST || rq->kind == KIND_SCATTER;
     return rq->kind != KIND_BARRIER && (!from_root || comm->rank == rq->root);
 }
 
 /* The sum of rows is known only to their owner, so the tallies are exchanged by post. */
-static int tell_rows(struct wk_comm *comm, const struct request *rq, const struct tally *tally)
+static int exchange_tallies(struct wk_comm *comm, const struct request *rq,
+                            const struct tally *tally)
 {
     struct share shares[COMM_WORLD_MAX];
     struct share own = {tally_squares(tally), tally->nonfinite};
     struct request exchange = {.kind = KIND_ALL_GATHER, .dtype = WK_U8, .count = sizeof(own)};
-    collective_head(comm, &exchange);
+    operation_header(comm, &exchange);
     board_post(comm, &own, sizeof(own));
     int rc = board_gather(comm);
     if (rc != 0)
         return rc;
     for (int p = 0; p < comm->world; p++)
         memcpy(&shares[p], board_post_of(comm, p)->data, sizeof(shares[p]));
-    request_tell(rq, shares, comm->world);
+    request_store_tally(rq, shares, comm->world);
     return 0;
 }
 
@@ -271,15 +181,15 @@ static int run_rows(struct wk_comm *comm, const struct request *rq)
     if (rq->kind == KIND_ALL_REDUCE)
         all_reduce_small(comm, rq, &views);
     else
-        rc = take(comm, rq, &views, &tally);
+        rc = copy_or_sum_own(comm, rq, &views, &tally);
     bool tells = rq->kind == KIND_REDUCE_SCATTER && request_tallies(rq);
-    return rc == 0 && tells ? tell_rows(comm, rq, &tally) : rc;
+    return rc == 0 && tells ? exchange_tallies(comm, rq, &tally) : rc;
 }
 
 static int run_small(struct wk_comm *comm, const struct request *rq)
 {
     comm->header.place = 0;
-    board_post(comm, rq->in, shows(comm, rq) ? request_in_bytes(rq, comm->world) : 0);
+    board_post(comm, rq->in, others_need_data(comm, rq) ? request_in_bytes(rq, comm->world) : 0);
     int rc = board_gather(comm);
     if (rc != 0 || rq->kind == KIND_BARRIER || sum_pair(comm, rq))
         return rc;
@@ -287,7 +197,7 @@ static int run_small(struct wk_comm *comm, const struct request *rq)
 }
 
 /* True if the data of all ranks can be read in place. The same answer on every rank. */
-static bool in_place(struct wk_comm *comm, const struct request *rq)
+static bool all_in_place(struct wk_comm *comm, const struct request *rq)
 {
     for (int p = 0; p < comm->world; p++) {
         struct header header;
@@ -307,12 +217,12 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
 {
     struct views views;
     struct tally tally = {.at = 0};
-    int rc = shared_look(comm, rq, &views);
+    int rc = views_map(comm, rq, &views);
     if (rc != 0)
         return rc;
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
     rc = rq->kind == KIND_ALL_REDUCE ? all_reduce_in_place(comm, rq, &views, &tally)
-                                     : take(comm, rq, &views, &tally);
+                                     : copy_or_sum_own(comm, rq, &views, &tally);
     if (rc != 0)
         return rc;
     struct share own = {tally_squares(&tally), tally.nonfinite};
@@ -325,12 +235,12 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
             p == comm->rank ? &comm->segment.head->done : &comm->peers[p].head->done;
         shares[p] = (struct share){done->squares, done->nonfinite};
     }
-    request_tell(rq, shares, comm->world);
+    request_store_tally(rq, shares, comm->world);
     return 0;
 }
 
 /* Number of ranks with a post of addresses instead of data. */
-static int placed(const struct wk_comm *comm)
+static int count_addresses(const struct wk_comm *comm)
 {
     int n = 0;
     for (int p = 0; p < comm->world; p++) {
@@ -347,7 +257,7 @@ static int placed(const struct wk_comm *comm)
 static int run_either(struct wk_comm *comm, const struct request *rq)
 {
     struct located located;
-    int rc = shared_locate(comm, rq, &located);
+    int rc = views_locate(comm, rq, &located);
     if (rc != 0)
         return rc;
     if (comm->spin_us == 0 || comm->header.place != (PLACE_IN | PLACE_OUT))
@@ -357,7 +267,7 @@ static int run_either(struct wk_comm *comm, const struct request *rq)
     else
         board_post(comm, rq->in, request_in_bytes(rq, comm->world));
     rc = board_gather(comm);
-    int n = rc == 0 ? placed(comm) : 0;
+    int n = rc == 0 ? count_addresses(comm) : 0;
     if (rc != 0 || n == comm->world)
         return rc != 0 ? rc : run_in_place(comm, rq);
     if (n > 0)
@@ -372,12 +282,12 @@ int shared_run(struct wk_comm *comm, const struct request *rq)
         return rq->kind == KIND_ALL_REDUCE && most > REDUCED_BY_POST_BYTES ? run_either(comm, rq)
                                                                            : run_small(comm, rq);
     struct located located;
-    int rc = shared_locate(comm, rq, &located);
+    int rc = views_locate(comm, rq, &located);
     if (rc != 0)
         return rc;
     board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
     if (rc != 0)
         return rc;
-    return in_place(comm, rq) ? run_in_place(comm, rq) : by_links_run(comm, rq);
+    return all_in_place(comm, rq) ? run_in_place(comm, rq) : by_links_run(comm, rq);
 }

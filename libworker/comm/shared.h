@@ -1,22 +1,12 @@
-/* Meetings of the ranks of one host over buffers in arenas, for the ways that work in place. Only
- * the thread that runs an operation calls these. */
+/* Operations of ranks that share a host, without sending. Only the thread that runs an operation
+ * calls this. */
 #ifndef COMM_SHARED_H
 #define COMM_SHARED_H
 
-#include "libworker/comm/board.h"
+#include "libworker/comm/request.h"
 
-/* Addresses of the data of every rank of this host, by rank: to read and, for an all-reduce, to
- * write. */
-struct views {
-    const char *in[COMM_WORLD_MAX];
-    char *out[COMM_WORLD_MAX];
-};
+struct wk_comm;
 
-/* Find our buffers in arenas that the peers know, and note them in comm->header. 0 or the failure.
- */
-int shared_locate(struct wk_comm *comm, const struct request *rq, struct located *ret);
-
-/* Map the buffers in the others' posts. 0 or the failure. */
-int shared_look(struct wk_comm *comm, const struct request *rq, struct views *views);
+int shared_run(struct wk_comm *comm, const struct request *rq); /* 0 or the failure */
 
 #endif

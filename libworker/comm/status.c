@@ -1,29 +1,31 @@
-/* The view of the operation in progress for other threads, and the counters. */
+#include "libworker/comm/status.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "libworker/comm/comm_internal.h"
+#include "libworker/comm/clock.h"
+#include "libworker/comm/state.h"
 
-enum { LOOKS_MAX = 100, NAMED_MAX = 8 /* missing ranks named before "and n more" */ };
+enum { READS_MAX = 100, NAMED_MAX = 8 /* missing ranks named before "and n more" */ };
 
 _Static_assert((int)KINDS <= (int)WK_COMM_COUNTERS, "every operation has its counter");
 
 /* A reader that sees a word of the new data also sees the odd version, when it reads it again. */
-void present_set(struct wk_comm *comm, const struct request *rq)
+void status_begin(struct wk_comm *comm, const struct request *rq)
 {
-    struct present *present = &comm->present;
+    struct snapshot *snapshot = &comm->snapshot;
     uint64_t words[sizeof(struct header) / 8];
     size_t bytes = request_bytes(rq, comm->world);
-    uint64_t version = atomic_load_explicit(&present->version, memory_order_relaxed);
+    uint64_t version = atomic_load_explicit(&snapshot->version, memory_order_relaxed);
     struct counter *counter = &comm->counters[rq->kind];
     comm->arrived = false;
     memcpy(words, &comm->header, sizeof(words));
-    atomic_store_explicit(&present->version, version + 1, memory_order_relaxed);
+    atomic_store_explicit(&snapshot->version, version + 1, memory_order_relaxed);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        atomic_store_explicit(&present->words[i], words[i], memory_order_release);
-    atomic_store_explicit(&present->bytes, bytes, memory_order_release);
-    atomic_store_explicit(&present->version, version + 2, memory_order_release);
-    atomic_store_explicit(&present->active, true, memory_order_relaxed);
+        atomic_store_explicit(&snapshot->words[i], words[i], memory_order_release);
+    atomic_store_explicit(&snapshot->bytes, bytes, memory_order_release);
+    atomic_store_explicit(&snapshot->version, version + 2, memory_order_release);
+    atomic_store_explicit(&snapshot->active, true, memory_order_relaxed);
     /* There is one runner at a time, so no atomic addition is needed. */
     atomic_store_explicit(&counter->calls,
                           atomic_load_explicit(&counter->calls, memory_order_relaxed) + 1,
@@ -33,22 +35,22 @@ void present_set(struct wk_comm *comm, const struct request *rq)
                           memory_order_relaxed);
 }
 
-void present_clear(struct wk_comm *comm)
+void status_end(struct wk_comm *comm)
 {
-    atomic_store_explicit(&comm->present.active, false, memory_order_relaxed);
+    atomic_store_explicit(&comm->snapshot.active, false, memory_order_relaxed);
 }
 
-static void read_present(struct wk_comm *comm, struct header *ret_header, uint64_t *ret_bytes)
+static void read_snapshot(struct wk_comm *comm, struct header *ret_header, uint64_t *ret_bytes)
 {
-    struct present *present = &comm->present;
+    struct snapshot *snapshot = &comm->snapshot;
     uint64_t words[sizeof(struct header) / 8];
-    for (int looks = 0; looks < LOOKS_MAX; looks++) {
-        uint64_t before = atomic_load_explicit(&present->version, memory_order_acquire);
+    for (int reads = 0; reads < READS_MAX; reads++) {
+        uint64_t before = atomic_load_explicit(&snapshot->version, memory_order_acquire);
         for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-            words[i] = atomic_load_explicit(&present->words[i], memory_order_acquire);
-        *ret_bytes = atomic_load_explicit(&present->bytes, memory_order_acquire);
+            words[i] = atomic_load_explicit(&snapshot->words[i], memory_order_acquire);
+        *ret_bytes = atomic_load_explicit(&snapshot->bytes, memory_order_acquire);
         if (before % 2 == 0 &&
-            before == atomic_load_explicit(&present->version, memory_order_relaxed))
+            before == atomic_load_explicit(&snapshot->version, memory_order_relaxed))
             break;
     }
     memcpy(ret_header, words, sizeof(words));
@@ -59,13 +61,13 @@ void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret)
     struct header header;
     *ret = (struct wk_comm_status){.failure = atomic_load(&comm->failure)};
     snprintf(ret->name, sizeof(ret->name), "%s", comm->name);
-    if (atomic_load_explicit(&comm->present.version, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&comm->snapshot.version, memory_order_relaxed) == 0)
         return;
-    read_present(comm, &header, &ret->bytes);
+    read_snapshot(comm, &header, &ret->bytes);
     ret->sequence = header.sequence;
-    request_describe(&header, ret->operation, sizeof(ret->operation));
-    ret->running = atomic_load_explicit(&comm->present.active, memory_order_relaxed);
-    int64_t since_us = atomic_load_explicit(&comm->present.waiting_since_us, memory_order_relaxed);
+    header_describe(&header, ret->operation, sizeof(ret->operation));
+    ret->running = atomic_load_explicit(&comm->snapshot.active, memory_order_relaxed);
+    int64_t since_us = atomic_load_explicit(&comm->snapshot.waiting_since_us, memory_order_relaxed);
     if (!ret->running || since_us == 0)
         return;
     int64_t waiting_us = comm_now_us() - since_us;
@@ -98,7 +100,7 @@ void comm_longest_wait(struct wk_comm *comm, struct wk_comm_status *ret)
 }
 
 /* For the runner. After all have arrived, a peer that receives nothing delays us too. */
-int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes)
+int status_missing(struct wk_comm *comm, char *ret_names, size_t bytes)
 {
     int missing = 0;
     size_t at = 0;
@@ -120,16 +122,11 @@ int present_missing(struct wk_comm *comm, char *ret_names, size_t bytes)
 
 void wk_comm_statistics(struct wk_comm *comm, struct wk_comm_statistics *ret)
 {
-    static const char *const names[] = {
-#define X(name, text) text,
-        KIND_LIST(X)
-#undef X
-    };
     *ret = (struct wk_comm_statistics){.count = KINDS};
     for (int k = 0; k < KINDS; k++) {
         const struct counter *counter = &comm->counters[k];
         ret->counters[k] = (struct wk_comm_counter){
-            .name = names[k],
+            .name = kind_name((uint8_t)k),
             .calls = atomic_load_explicit(&counter->calls, memory_order_relaxed),
             .bytes = atomic_load_explicit(&counter->bytes, memory_order_relaxed),
             .wait_s = (double)atomic_load_explicit(&counter->wait_us, memory_order_relaxed) * 1e-6,

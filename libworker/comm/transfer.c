@@ -1,10 +1,9 @@
-/* Carries out a plan. It has per peer a list of bytes to send and a list of bytes to receive.
- * Between them there is at most one reduction, over data that all peers send first. Everything
- * moves in one loop of non-blocking calls, so no order of the plans can deadlock. */
-#include <string.h>
+#include "libworker/comm/transfer.h"
 
-#include "libworker/comm/comm_internal.h"
-#include "libworker/comm/reduce.h"
+#include "libworker/comm/clock.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/wait.h"
 
 /* Measured (docs/collectives.md). Over TCP a long send costs half as much per byte as short ones
  * with receives in between. Between two ranks turns are therefore long while the data fits a cache,
@@ -24,53 +23,8 @@ static bool turns_are_long(const struct wk_comm *comm)
     return comm->world == 2 && comm->has_remote && (in_parts || bytes <= LONG_UP_TO_BYTES);
 }
 
-void plan_clear(struct wk_comm *comm)
-{
-    for (int p = 0; p < comm->world; p++) {
-        struct peer *peer = &comm->peers[p];
-        peer->header_bytes = 0;
-        peer->expects = false;
-        peer->out_count = peer->out_at = 0;
-        peer->in_count = peer->in_at = 0;
-        atomic_store_explicit(&peer->wanted, false, memory_order_relaxed);
-    }
-}
-
-void plan_begin(struct wk_comm *comm)
-{
-    plan_clear(comm);
-    for (int p = 0; p < comm->world; p++) {
-        struct peer *peer = &comm->peers[p];
-        if (p == comm->rank)
-            continue;
-        peer->expects = true;
-        peer->ours = peer->expected = comm->header;
-        plan_send(comm, p, &peer->ours, sizeof(peer->ours));
-    }
-}
-
-void plan_send_gated(struct wk_comm *comm, int peer, struct out out)
-{
-    struct peer *to = &comm->peers[peer];
-    if (out.bytes > 0)
-        to->outs[to->out_count++] = out;
-}
-
-void plan_send(struct wk_comm *comm, int peer, const void *data, size_t bytes)
-{
-    plan_send_gated(comm, peer, (struct out){.data = data, .bytes = bytes});
-}
-
-struct in *plan_receive(struct wk_comm *comm, int peer, void *data, size_t bytes)
-{
-    struct peer *from = &comm->peers[peer];
-    struct in *in = &from->ins[from->in_count++];
-    *in = (struct in){.data = data, .bytes = bytes};
-    return in;
-}
-
 /* The part for this peer that can be sent now; returns the number of parts. */
-static int sendable(const struct peer *peer, size_t turn, struct iovec parts[COMM_OUTS_MAX])
+static int collect_sendable(const struct peer *peer, size_t turn, struct iovec parts[COMM_OUTS_MAX])
 {
     int n = 0;
     /* With the header: what it displaces would cost a packet, a sum and an answer of 32 bytes. */
@@ -110,7 +64,7 @@ static void mark_ended(struct peer *peer)
     }
 }
 
-static bool push(struct wk_comm *comm)
+static bool send_some(struct wk_comm *comm)
 {
     bool moved = false;
     size_t turn = turns_are_long(comm) ? SEND_LONG_BYTES : SEND_BYTES;
@@ -118,7 +72,7 @@ static bool push(struct wk_comm *comm)
         /* Start at different peers, not all at rank 0. */
         struct peer *peer = &comm->peers[(comm->rank + i) % comm->world];
         struct iovec parts[COMM_OUTS_MAX];
-        int n = peer->out_at < peer->out_count ? sendable(peer, turn, parts) : 0;
+        int n = peer->out_at < peer->out_count ? collect_sendable(peer, turn, parts) : 0;
         if (n == 0)
             continue;
         ssize_t sent = link_send(peer->link, parts, n);
@@ -132,7 +86,7 @@ static bool push(struct wk_comm *comm)
     return moved;
 }
 
-static bool sending(const struct wk_comm *comm)
+static bool is_sending(const struct wk_comm *comm)
 {
     for (int p = 0; p < comm->world; p++)
         if (comm->peers[p].out_at < comm->peers[p].out_count)
@@ -141,7 +95,7 @@ static bool sending(const struct wk_comm *comm)
 }
 
 /* Receive into `data`; true if something arrived. */
-static bool take(struct peer *peer, void *data, size_t bytes, size_t *got)
+static bool receive_into(struct peer *peer, void *data, size_t bytes, size_t *got)
 {
     ssize_t n = link_recv(peer->link, (char *)data + *got, bytes - *got);
     if (n < 0)
@@ -152,17 +106,8 @@ static bool take(struct peer *peer, void *data, size_t bytes, size_t *got)
     return n > 0;
 }
 
-int transfer_mismatch(struct wk_comm *comm, int p, const struct header *theirs)
-{
-    char ours[DESCRIPTION_BYTES], other[DESCRIPTION_BYTES];
-    request_describe(&comm->peers[p].expected, ours, sizeof(ours));
-    request_describe(theirs, other, sizeof(other));
-    return comm_fail(comm, WK_EMISMATCH, -1, "%s: rank %d called %s, rank %d called %s", comm->name,
-                     comm->rank, ours, p, other);
-}
-
 /* 1: something moved, 0: nothing, negative: failed. *ret_done when every header is here. */
-static int take_headers(struct wk_comm *comm, bool *ret_done)
+static int receive_headers(struct wk_comm *comm, bool *ret_done)
 {
     int moved = 0;
     *ret_done = true;
@@ -170,11 +115,11 @@ static int take_headers(struct wk_comm *comm, bool *ret_done)
         struct peer *peer = &comm->peers[p];
         if (!peer->expects || peer->header_bytes == sizeof(struct header))
             continue;
-        moved |= take(peer, &peer->header, sizeof(struct header), &peer->header_bytes);
+        moved |= receive_into(peer, &peer->header, sizeof(struct header), &peer->header_bytes);
         if (peer->header_bytes < sizeof(struct header))
             *ret_done = false;
         else if (!header_agrees(&peer->header, &peer->expected))
-            return transfer_mismatch(comm, p, &peer->header);
+            return comm_fail_mismatch(comm, p, &peer->expected, &peer->header);
     }
     return moved;
 }
@@ -212,7 +157,7 @@ static size_t common_elements(struct wk_comm *comm, const struct reduce_plan *pl
 }
 
 /* Returns the number of elements summed, 0 if some have not arrived yet. */
-static size_t sum_some(struct wk_comm *comm, struct reduce_plan *plan)
+static size_t reduce_block_of_all(struct wk_comm *comm, struct reduce_plan *plan)
 {
     size_t n = plan->done < plan->count ? common_elements(comm, plan) : 0;
     if (n > 0) {
@@ -226,16 +171,16 @@ static size_t sum_some(struct wk_comm *comm, struct reduce_plan *plan)
     return n;
 }
 
-static bool take_summands(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
+static bool reduce_some(struct wk_comm *comm, struct reduce_plan *plan, bool *ret_done)
 {
     size_t from = plan->ready, turn = turns_are_long(comm) ? REDUCE_LONG_BYTES : REDUCE_BYTES;
-    while (sum_some(comm, plan) > 0 && plan->ready - from < turn)
+    while (reduce_block_of_all(comm, plan) > 0 && plan->ready - from < turn)
         ;
     *ret_done = plan->done == plan->count;
     return plan->ready > from;
 }
 
-static int take_rest(struct wk_comm *comm, bool *ret_done)
+static int receive_rest(struct wk_comm *comm, bool *ret_done)
 {
     int moved = 0;
     *ret_done = true;
@@ -244,7 +189,7 @@ static int take_rest(struct wk_comm *comm, bool *ret_done)
         while (peer->in_at < peer->in_count) {
             struct in *in = &peer->ins[peer->in_at];
             if (in->got < in->bytes)
-                moved |= take(peer, in->data, in->bytes, &in->got);
+                moved |= receive_into(peer, in->data, in->bytes, &in->got);
             if (in->got < in->bytes)
                 break;
             peer->in_at++;
@@ -258,25 +203,25 @@ static int take_rest(struct wk_comm *comm, bool *ret_done)
 enum phase { PHASE_HEADERS, PHASE_REDUCE, PHASE_REST, PHASE_DRAIN };
 
 /* One turn of receiving; advances *phase when the present one is done. */
-static int receive(struct wk_comm *comm, struct reduce_plan *reduction, enum phase *phase)
+static int receive_some(struct wk_comm *comm, struct reduce_plan *reduction, enum phase *phase)
 {
     bool done = false;
     int moved = 0;
     switch (*phase) {
     case PHASE_HEADERS:
-        moved = take_headers(comm, &done);
+        moved = receive_headers(comm, &done);
         break;
     case PHASE_REDUCE:
         done = true;
         if (reduction)
-            moved = take_summands(comm, reduction, &done);
+            moved = reduce_some(comm, reduction, &done);
         if (reduction && reduction->rest_apart) {
             bool rest_done;
-            moved |= take_rest(comm, &rest_done);
+            moved |= receive_rest(comm, &rest_done);
         }
         break;
     case PHASE_REST:
-        moved = take_rest(comm, &done);
+        moved = receive_rest(comm, &done);
         break;
     case PHASE_DRAIN:
         return 0;
@@ -296,9 +241,9 @@ int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction)
     struct wait wait;
     int rc = 0;
     wait_begin(comm, &wait);
-    while (phase != PHASE_DRAIN || sending(comm)) {
-        bool pushed = push(comm);
-        int moved = receive(comm, reduction, &phase);
+    while (phase != PHASE_DRAIN || is_sending(comm)) {
+        bool pushed = send_some(comm);
+        int moved = receive_some(comm, reduction, &phase);
         if (moved < 0) {
             rc = moved;
             break;

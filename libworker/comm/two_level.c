@@ -12,10 +12,18 @@
  * that for L ranks per host. Running sums of f16 and bf16 are sent as f32, which doubles the way
  * out.
  */
+#include "libworker/comm/two_level.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/comm/shared.h"
+#include "libworker/comm/board.h"
+#include "libworker/comm/by_links.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/operation.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/transfer.h"
+#include "libworker/comm/views.h"
 
 static bool all_in_place(const struct wk_comm *comm)
 {
@@ -35,7 +43,7 @@ static int run_chain(struct wk_comm *comm, const struct request *rq, const struc
     char *own = (char *)rq->out + slice.first * out_size;
     int before = comm->rank - comm->locals, behind = comm->rank + comm->locals, n = 0;
     bool last = behind >= comm->world;
-    struct reduction reduction = request_reduction(comm, rq, NULL);
+    struct reduction reduction = operation_reduction(comm, rq, NULL);
     reduction.partial = before >= 0;
     reduction.open = !last;
     if (before >= 0)
@@ -69,7 +77,7 @@ static int run_chain(struct wk_comm *comm, const struct request *rq, const struc
     return transfer_run(comm, &plan);
 }
 
-static void give_to_neighbours(struct wk_comm *comm, const struct request *rq,
+static void copy_to_neighbours(struct wk_comm *comm, const struct request *rq,
                                const struct views *views)
 {
     size_t out_size = request_out_size(rq);
@@ -82,7 +90,8 @@ static void give_to_neighbours(struct wk_comm *comm, const struct request *rq,
     }
 }
 
-static int carry(struct wk_comm *comm, const struct request *rq, const struct views *views)
+static int run_with_buffer(struct wk_comm *comm, const struct request *rq,
+                           const struct views *views)
 {
     struct slice slice = slice_of(rq->count, comm->locals, comm->local_index);
     char *running = malloc(slice.count * reduce_partial_bytes(rq->dtype) + 1);
@@ -100,14 +109,14 @@ int chain_run(struct wk_comm *comm, const struct request *rq)
     views.in[comm->rank] = rq->in;
     plan_begin(comm);
     int rc = transfer_run(comm, NULL);
-    return rc == 0 ? carry(comm, rq, &views) : rc;
+    return rc == 0 ? run_with_buffer(comm, rq, &views) : rc;
 }
 
 int two_level_run(struct wk_comm *comm, const struct request *rq)
 {
     struct located located;
     struct views views;
-    int rc = shared_locate(comm, rq, &located);
+    int rc = views_locate(comm, rq, &located);
     if (rc != 0)
         return rc;
     plan_begin(comm);
@@ -119,12 +128,12 @@ int two_level_run(struct wk_comm *comm, const struct request *rq)
     board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
     if (rc == 0)
-        rc = shared_look(comm, rq, &views);
+        rc = views_map(comm, rq, &views);
     if (rc == 0)
-        rc = carry(comm, rq, &views);
+        rc = run_with_buffer(comm, rq, &views);
     if (rc != 0)
         return rc;
-    give_to_neighbours(comm, rq, &views);
+    copy_to_neighbours(comm, rq, &views);
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
     return board_finish(comm, NULL);
 }

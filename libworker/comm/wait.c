@@ -1,21 +1,22 @@
-/* Waiting for peers: poll for a while, because an answer is often a microsecond away. Then sleep in
- * one epoll with all sources: the bell (rings in shared memory, abort), data sockets, control
- * sockets, the ends of processes. */
-#include <linux/membarrier.h>
+#include "libworker/comm/wait.h"
+
 #include <sched.h>
-#include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "libworker/comm/board.h"
+#include "libworker/comm/clock.h"
+#include "libworker/comm/control.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/membarrier.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/status.h"
 
 enum {
-    CLOCK_TURNS = 8, /* turns between two readings of the clock */
-    HEAR_TURNS = 16, /* turns between two reads of other hosts' sockets: an abort arrives there */
-    HEAR_MOVES = 8,  /* the same for turns that moved something */
-    PAUSE_US = 4,    /* an answer that is about to arrive */
+    CLOCK_TURNS = 8,   /* turns between two readings of the clock */
+    LISTEN_TURNS = 16, /* turns between two reads of other hosts' sockets: an abort arrives there */
+    LISTEN_MOVES = 8,  /* the same for turns that moved something */
+    PAUSE_US = 4,      /* an answer that is about to arrive */
     SPIN_US = 200,
     YIELDS = 4,         /* when there are more ranks than cores */
     TAKEN_US = 400,     /* a longer yield gave the core to a process that computes */
@@ -23,16 +24,10 @@ enum {
     EVENTS_MAX = 32,
     POLL_MS = 1, /* between checks of a rank that cannot be woken in time */
     NAMES_BYTES = 160,
+    LEFT_GRACE_MS = 100, /* for a control socket to explain the end of a data socket */
 };
 
-enum heard { HEARD_BELL, HEARD_DATA, HEARD_CONTROL, HEARD_PROCESS };
-
-int64_t comm_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
+enum source { SOURCE_BELL, SOURCE_DATA, SOURCE_CONTROL, SOURCE_PROCESS };
 
 int comm_spin_us(const struct comm_options *options)
 {
@@ -44,7 +39,7 @@ int comm_spin_us(const struct comm_options *options)
     return here <= cores ? SPIN_US : 0;
 }
 
-static int watch(struct wk_comm *comm, int fd, uint32_t events, uint64_t tag)
+static int watch_fd(struct wk_comm *comm, int fd, uint32_t events, uint64_t tag)
 {
     struct epoll_event event = {.events = events, .data.u64 = tag};
     if (fd < 0)
@@ -52,27 +47,28 @@ static int watch(struct wk_comm *comm, int fd, uint32_t events, uint64_t tag)
     return epoll_ctl(comm->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : WK_ENOMEM;
 }
 
-static uint64_t tag_of(enum heard heard, int peer)
+static uint64_t tag_of(enum source source, int peer)
 {
-    return (uint64_t)heard << 32 | (uint32_t)peer;
+    return (uint64_t)source << 32 | (uint32_t)peer;
 }
 
 /* Edge triggered: unwanted bytes, or an end already noticed, must not wake again. A sleep follows
  * only a turn in which every wanted call returned "not now". */
 int wait_watch_data(struct wk_comm *comm, int p, int data_fd)
 {
-    return watch(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, tag_of(HEARD_DATA, p));
+    return watch_fd(comm, data_fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                    tag_of(SOURCE_DATA, p));
 }
 
 int wait_watch(struct wk_comm *comm, int p)
 {
     struct peer *peer = &comm->peers[p];
     if (p == comm->rank)
-        return watch(comm, comm->bell_fd, EPOLLIN, tag_of(HEARD_BELL, p));
+        return watch_fd(comm, comm->bell_fd, EPOLLIN, tag_of(SOURCE_BELL, p));
     int rc =
-        watch(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(HEARD_CONTROL, p));
+        watch_fd(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(SOURCE_CONTROL, p));
     if (rc == 0)
-        rc = watch(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(HEARD_PROCESS, p));
+        rc = watch_fd(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(SOURCE_PROCESS, p));
     return rc;
 }
 
@@ -84,35 +80,35 @@ void wait_begin(struct wk_comm *comm, struct wait *wait)
         wait->deadline_ms = now_us / 1000 + comm->timeout_ms;
 }
 
-static void hear(struct wk_comm *comm, uint64_t tag)
+static void handle_event(struct wk_comm *comm, uint64_t tag)
 {
     int peer = (int)(uint32_t)tag;
     uint64_t count;
-    switch ((enum heard)(tag >> 32)) {
-    case HEARD_BELL:
+    switch ((enum source)(tag >> 32)) {
+    case SOURCE_BELL:
         (void)!read(comm->bell_fd, &count, sizeof(count));
         return;
-    case HEARD_DATA:
+    case SOURCE_DATA:
         return;
-    case HEARD_CONTROL:
+    case SOURCE_CONTROL:
         control_read(comm, peer);
         return;
-    case HEARD_PROCESS:
+    case SOURCE_PROCESS:
         control_process_ended(comm, peer);
         return;
     }
 }
 
-static void hear_all(struct wk_comm *comm, int timeout_ms)
+static void handle_events(struct wk_comm *comm, int timeout_ms)
 {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(comm->epoll_fd, events, EVENTS_MAX, timeout_ms);
     for (int i = 0; i < n; i++)
-        hear(comm, events[i].data.u64);
+        handle_event(comm, events[i].data.u64);
 }
 
 /* True if a rank of this host has failed and announced it. */
-static bool alerted(const struct wk_comm *comm)
+static bool is_alerted(const struct wk_comm *comm)
 {
     return comm->has_segment && atomic_load(&comm->segment.head->alert);
 }
@@ -128,17 +124,17 @@ static void disarm(struct wk_comm *comm, struct wait *wait)
 void wait_moved(struct wk_comm *comm, struct wait *wait)
 {
     disarm(comm, wait);
-    if (alerted(comm) || (comm->has_remote && ++wait->moves % HEAR_MOVES == 0))
-        hear_all(comm, 0);
+    if (is_alerted(comm) || (comm->has_remote && ++wait->moves % LISTEN_MOVES == 0))
+        handle_events(comm, 0);
     if (wait->waiting_since_us != 0) {
         atomic_fetch_add_explicit(&comm->counters[comm->header.kind].wait_us,
                                   (uint64_t)(comm_now_us() - wait->waiting_since_us),
                                   memory_order_relaxed);
-        atomic_store_explicit(&comm->present.waiting_since_us, 0, memory_order_relaxed);
+        atomic_store_explicit(&comm->snapshot.waiting_since_us, 0, memory_order_relaxed);
         wait->waiting_since_us = 0;
     }
     wait->turns = 0;
-    wait->yields = wait->astray = false;
+    wait->yields = wait->mismatched = false;
     wait->spin_start_us = 0;
 }
 
@@ -157,18 +153,18 @@ static void pause_cpu(void)
 }
 
 /* For statistics and observers: from the first reading of the clock without progress. */
-static void began(struct wk_comm *comm, struct wait *wait, int64_t now_us)
+static void note_wait_begun(struct wk_comm *comm, struct wait *wait, int64_t now_us)
 {
     if (wait->waiting_since_us == 0) {
         wait->waiting_since_us = now_us;
-        atomic_store_explicit(&comm->present.waiting_since_us, now_us, memory_order_relaxed);
+        atomic_store_explicit(&comm->snapshot.waiting_since_us, now_us, memory_order_relaxed);
     }
 }
 
 /* Yield the core. The rank we wait for can run if it was put on this core; as both stay runnable,
  * the scheduler moves one. If other processes compute on the core, each yield lasts their whole
  * time slice, while a sleeper runs as soon as it is woken: then the result is false. */
-static bool yield(struct wk_comm *comm)
+static bool yield_core(struct wk_comm *comm)
 {
     if (comm->crowded > 0) {
         comm->crowded--;
@@ -182,31 +178,31 @@ static bool yield(struct wk_comm *comm)
 }
 
 /* True while polling again is better than sleeping. */
-static bool spin(struct wk_comm *comm, struct wait *wait)
+static bool poll_again(struct wk_comm *comm, struct wait *wait)
 {
     wait->turns++;
     if (comm->spin_us == 0)
-        return wait->turns <= YIELDS && yield(comm);
+        return wait->turns <= YIELDS && yield_core(comm);
     if (wait->turns % CLOCK_TURNS == 1 || wait->yields) {
         int64_t now_us = comm_now_us();
         if (wait->spin_start_us == 0)
             wait->spin_start_us = now_us;
-        began(comm, wait, now_us);
+        note_wait_begun(comm, wait, now_us);
         if (now_us - wait->spin_start_us >= comm->spin_us)
             return false;
         wait->yields = now_us - wait->spin_start_us >= PAUSE_US;
     }
     if (wait->yields)
-        return yield(comm);
+        return yield_core(comm);
     pause_cpu();
     return true;
 }
 
-static int time_out(struct wk_comm *comm, const struct wait *wait)
+static int fail_timeout(struct wk_comm *comm, const struct wait *wait)
 {
     char names[NAMES_BYTES], what[DESCRIPTION_BYTES];
-    int late = present_missing(comm, names, sizeof(names));
-    request_describe(&comm->header, what, sizeof(what));
+    int late = status_missing(comm, names, sizeof(names));
+    header_describe(&comm->header, what, sizeof(what));
     return comm_fail(comm, WK_ETIMEOUT, -1, "%s: %s: rank%s %s %s in %lld ms (seen by rank %d)",
                      comm->name, what, late == 1 ? "" : "s", names,
                      comm->arrived ? "arrived but stopped moving data" : "did not arrive",
@@ -215,7 +211,7 @@ static int time_out(struct wk_comm *comm, const struct wait *wait)
 
 /* A needed peer has said goodbye, or its stream ended without an explanation on its control socket.
  * Returns the milliseconds to wait for one, -1 for no such peer, or fails. */
-static int check_ended(struct wk_comm *comm, int64_t now_ms)
+static int check_ended_peers(struct wk_comm *comm, int64_t now_ms)
 {
     int grace_ms = -1;
     for (int p = 0; p < comm->world; p++) {
@@ -234,7 +230,7 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
             continue;
         }
         char what[DESCRIPTION_BYTES];
-        request_describe(&comm->header, what, sizeof(what));
+        header_describe(&comm->header, what, sizeof(what));
         comm_fail(comm, WK_EPEER, left ? -1 : p,
                   left ? "%s: %s: rank %d has left the communicator"
                        : "%s: %s: the connection to rank %d broke",
@@ -243,60 +239,68 @@ static int check_ended(struct wk_comm *comm, int64_t now_ms)
     return grace_ms;
 }
 
+/* True if `rank` of this host waits for us in a meeting (board.h) that we have not reached. It
+ * continues only after we have posted. */
+static bool awaits_us(const struct wk_comm *comm, int rank, struct header *ret_header)
+{
+    uint64_t next = comm->board_sequence + 1;
+    const struct segment_head *head = comm->peers[rank].head;
+    const struct post *post = head ? &head->posts[next % 2] : NULL;
+    if (!post || atomic_load_explicit(&post->sequence, memory_order_acquire) != next)
+        return false;
+    memcpy(ret_header, post->header, sizeof(*ret_header));
+    return true;
+}
+
 /* A needed rank of this host waits for us in a meeting. Data it sent before has arrived. If another
  * turn moves nothing the two have called different operations: one uses links, the other meets, and
  * neither would see the other's header. True: look again, or it has failed. */
-static bool check_astray(struct wk_comm *comm, struct wait *wait)
+static bool check_mismatched(struct wk_comm *comm, struct wait *wait)
 {
-    char ours[DESCRIPTION_BYTES], other[DESCRIPTION_BYTES];
     struct header theirs;
     for (int i = 0; i < comm->locals; i++) {
         int p = comm->local_ranks[i];
         struct peer *peer = &comm->peers[p];
         bool needed = peer->wanted || peer->out_at < peer->out_count;
-        if (p == comm->rank || !needed || !board_awaits_us(comm, p, &theirs))
+        if (p == comm->rank || !needed || !awaits_us(comm, p, &theirs))
             continue;
-        if (wait->astray) {
-            request_describe(&comm->header, ours, sizeof(ours));
-            request_describe(&theirs, other, sizeof(other));
-            comm_fail(comm, WK_EMISMATCH, -1, "%s: rank %d called %s, rank %d called %s",
-                      comm->name, comm->rank, ours, p, other);
-        }
-        wait->astray = true;
+        if (wait->mismatched)
+            comm_fail_mismatch(comm, p, &comm->header, &theirs);
+        wait->mismatched = true;
         return true;
     }
     return false;
 }
 
-int wait_glance(struct wk_comm *comm)
+int wait_check_alert(struct wk_comm *comm)
 {
-    if (alerted(comm))
-        hear_all(comm, 0);
+    if (is_alerted(comm))
+        handle_events(comm, 0);
     return atomic_load(&comm->failure);
 }
 
-int wait_look(struct wk_comm *comm)
+int wait_handle_messages(struct wk_comm *comm)
 {
-    if (alerted(comm) || comm->has_remote)
-        hear_all(comm, 0);
+    if (is_alerted(comm) || comm->has_remote)
+        handle_events(comm, 0);
     return atomic_load(&comm->failure);
 }
 
 static int sleep_once(struct wk_comm *comm, struct wait *wait)
 {
     int64_t now_us = comm_now_us(), now_ms = now_us / 1000;
-    began(comm, wait, now_us);
+    note_wait_begun(comm, wait, now_us);
     if (wait->deadline_ms > 0 && now_ms >= wait->deadline_ms)
-        return time_out(comm, wait);
+        return fail_timeout(comm, wait);
     int64_t limit_ms = wait->deadline_ms > 0 ? wait->deadline_ms - now_ms : -1;
-    int grace_ms = check_ended(comm, now_ms);
+    int grace_ms = check_ended_peers(comm, now_ms);
     if (grace_ms >= 0 && (limit_ms < 0 || grace_ms < limit_ms))
         limit_ms = grace_ms;
     if (comm->fences && comm->has_segment && (limit_ms < 0 || limit_ms > POLL_MS))
         limit_ms = POLL_MS;
-    if (atomic_load(&comm->failure) != 0 || check_astray(comm, wait))
+    if (atomic_load(&comm->failure) != 0 || check_mismatched(comm, wait))
         return atomic_load(&comm->failure);
-    hear_all(comm, (int)limit_ms);
+    handle_events(comm, (int)limit_ms);
     return atomic_load(&comm->failure);
 }
 
@@ -307,7 +311,7 @@ static void fall_asleep(struct wk_comm *comm)
         return;
     atomic_store(&comm->segment.head->asleep, 1);
     if (!comm->fences)
-        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+        membarrier_others();
 }
 
 int wait_more(struct wk_comm *comm, struct wait *wait)
@@ -320,10 +324,10 @@ int wait_more(struct wk_comm *comm, struct wait *wait)
         wait->spin_start_us = 0;
         return rc;
     }
-    if (spin(comm, wait)) {
-        if (comm->has_remote && wait->turns % HEAR_TURNS == 0)
-            hear_all(comm, 0);
-        return wait_glance(comm);
+    if (poll_again(comm, wait)) {
+        if (comm->has_remote && wait->turns % LISTEN_TURNS == 0)
+            handle_events(comm, 0);
+        return wait_check_alert(comm);
     }
     fall_asleep(comm);
     wait->armed = true;

@@ -67,7 +67,7 @@ enum way ways_at(const struct ways *ways, size_t bytes)
     return ways->steps[step].way;
 }
 
-static bool possible(enum way way, enum placement placement)
+static bool is_possible(enum way way, enum placement placement)
 {
     switch (way) {
     case WAY_DIRECT:
@@ -82,11 +82,12 @@ static bool possible(enum way way, enum placement placement)
 }
 
 /* A way that is impossible in this placement is replaced by the way before it, or by slices. */
-static void force(struct ways *ways, const struct way_step *steps, int n, enum placement placement)
+static void force_ways(struct ways *ways, const struct way_step *steps, int n,
+                       enum placement placement)
 {
     int count = 0;
     for (int i = 0; i < n; i++)
-        if (possible(steps[i].way, placement))
+        if (is_possible(steps[i].way, placement))
             ways->steps[count++] = steps[i];
     if (count == 0 || ways->steps[count - 1].way == WAY_DIRECT)
         ways->steps[count++].way = WAY_SLICED;
@@ -100,6 +101,6 @@ int ways_parse(const char *text, enum placement placement, struct ways *ways, st
     struct way_step steps[WAY_STEPS_MAX - 1];
     int n = 0, rc = way_steps_parse(text, steps, &n, err);
     if (rc == 0)
-        force(ways, steps, n, placement);
+        force_ways(ways, steps, n, placement);
     return rc;
 }

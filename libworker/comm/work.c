@@ -1,17 +1,14 @@
-/* Runs requests. A blocking call runs in the caller's thread when nothing is queued before it,
- * which saves a small operation two thread switches. Other requests use the queue. */
-#include <linux/membarrier.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "libworker/comm/work.h"
 
-#include "libworker/comm/arena.h"
-#include "libworker/comm/board.h"
-#include "libworker/comm/comm_internal.h"
+#include <signal.h>
+#include <stdlib.h>
+
+#include "libworker/comm/collective.h"
+#include "libworker/comm/failure.h"
+#include "libworker/comm/membarrier.h"
+#include "libworker/comm/state.h"
+
+enum { COMM_QUEUE_MAX = 4096 };
 
 struct wk_work {
     struct request request;
@@ -58,26 +55,6 @@ int wk_wait(struct wk_work *work)
     return code;
 }
 
-int comm_argument_error(struct wk_comm *comm, int code, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    pthread_mutex_lock(&comm->fail_lock);
-    vsnprintf(comm->argument_text, sizeof(comm->argument_text), fmt, args);
-    pthread_mutex_unlock(&comm->fail_lock);
-    va_end(args);
-    return code;
-}
-
-int comm_missing(void)
-{
-    struct error err = {0};
-    (void)error_set(&err, WK_EINVAL,
-                    "NULL instead of a communicator: wk_communicator returns NULL while a "
-                    "generation is broken, up to the next wk_next");
-    return error_keep(&err);
-}
-
 /* The gate: `running` belongs to the thread that runs an operation. `waiting` means that some are
  * queued; it changes under comm->lock and sends blocking calls to the end of the queue.
  *
@@ -109,7 +86,7 @@ static void gate_leave(struct wk_comm *comm)
     pthread_mutex_unlock(&comm->lock);
 }
 
-static struct wk_work *pop(struct wk_comm *comm)
+static struct wk_work *queue_pop(struct wk_comm *comm)
 {
     struct wk_work *work = comm->first;
     comm->first = work->next;
@@ -128,11 +105,11 @@ static bool may_run_next(struct wk_comm *comm)
     if (gate_take(comm))
         return true;
     if (!comm->fences)
-        (void)syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+        membarrier_others();
     return gate_take(comm);
 }
 
-static void *progress(void *arg)
+static void *progress_run(void *arg)
 {
     struct wk_comm *comm = arg;
     pthread_mutex_lock(&comm->lock);
@@ -141,7 +118,7 @@ static void *progress(void *arg)
             pthread_cond_wait(&comm->changed, &comm->lock);
         if (comm->closing)
             break;
-        struct wk_work *work = pop(comm);
+        struct wk_work *work = queue_pop(comm);
         pthread_mutex_unlock(&comm->lock);
         int code = collective_run(comm, &work->request);
         pthread_mutex_lock(&comm->lock);
@@ -158,14 +135,14 @@ static int start_thread(struct wk_comm *comm)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&comm->thread, NULL, progress, comm);
+    int rc = pthread_create(&comm->thread, NULL, progress_run, comm);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     comm->has_thread = rc == 0;
     return rc == 0 ? 0 : comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
 }
 
 /* Requires comm->lock. */
-static int enqueue(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
+static int queue_push(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
 {
     if (comm->queued >= COMM_QUEUE_MAX)
         return comm_argument_error(comm, WK_ENOMEM, "%d operations are queued already",
@@ -188,7 +165,6 @@ static int enqueue(struct wk_comm *comm, const struct request *request, struct w
     return 0;
 }
 
-/* Takes ownership of `request->row_space`, also on failure. */
 int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **ret_work)
 {
     struct wk_work *work = NULL;
@@ -202,7 +178,7 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
         gate_leave(comm);
     } else {
         pthread_mutex_lock(&comm->lock);
-        rc = enqueue(comm, request, &work);
+        rc = queue_push(comm, request, &work);
         pthread_mutex_unlock(&comm->lock);
     }
     if (!work)
@@ -214,47 +190,7 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
     return rc;
 }
 
-int wk_comm_rank(const struct wk_comm *comm)
-{
-    return comm->rank;
-}
-
-int wk_comm_world(const struct wk_comm *comm)
-{
-    return comm->world;
-}
-
-void wk_comm_abort(struct wk_comm *comm)
-{
-    if (comm)
-        comm_fail(comm, WK_EABORT, -1, "aborted by rank %d", comm->rank);
-}
-
-const char *wk_comm_error(struct wk_comm *comm)
-{
-    if (!comm)
-        return error_kept();
-    return atomic_load(&comm->failure) != 0 ? comm->failure_text : comm->argument_text;
-}
-
-int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
-{
-    int lost = 0;
-    if (!comm)
-        return 0;
-    control_sweep(comm);
-    for (int p = 0; p < comm->world; p++) {
-        if (!atomic_load(&comm->peers[p].dead))
-            continue;
-        if (lost < max)
-            ranks[lost] = p;
-        lost++;
-    }
-    return lost;
-}
-
-/* End all queued requests: they will not run any more. */
-static void stop(struct wk_comm *comm)
+void work_stop(struct wk_comm *comm)
 {
     pthread_mutex_lock(&comm->lock);
     bool unfinished = atomic_load(&comm->running) || comm->first;
@@ -266,47 +202,5 @@ static void stop(struct wk_comm *comm)
     if (comm->has_thread)
         pthread_join(comm->thread, NULL);
     while (comm->first)
-        work_end(pop(comm), atomic_load(&comm->failure));
-}
-
-/* A rank that was wrongly presumed dead could still write into our arenas: revoke its access. */
-static void defend_arenas(struct wk_comm *comm)
-{
-    if (comm->arenas_announced == 0 || atomic_load(&comm->failure) == 0 || board_quiesce(comm))
-        return;
-    for (int i = 0; i < comm->arena_count; i++)
-        if (comm->arenas[i].number > 0)
-            (void)arena_revoke(
-                comm->arenas[i].arena); /* otherwise the arena is refused at its next use */
-}
-
-void wk_comm_close(struct wk_comm *comm)
-{
-    if (!comm)
-        return;
-    stop(comm);
-    if (comm->has_segment)
-        atomic_store(&comm->segment.head->done.quiet, 1);
-    defend_arenas(comm);
-    control_goodbye(comm);
-    group_leave(comm);
-    comm_release(comm);
-}
-
-int wk_comm_register(struct wk_comm *comm, struct wk_arena *arena)
-{
-    if (!comm)
-        return comm_missing();
-    if (!arena)
-        return comm_argument_error(comm, WK_EINVAL, "wk_comm_register of NULL instead of an arena");
-    if (atomic_load(&arena->exposed))
-        return comm_argument_error(comm, WK_ENOMEM, ARENA_EXPOSED);
-    for (int i = 0; i < comm->arena_count; i++)
-        if (comm->arenas[i].arena == arena)
-            return 0;
-    if (comm->arena_count == COMM_ARENAS_MAX)
-        return comm_argument_error(comm, WK_ENOMEM, "%d arenas are registered already",
-                                   comm->arena_count);
-    comm->arenas[comm->arena_count++] = (struct registered){.arena = arena_hold(arena)};
-    return 0;
+        work_end(queue_pop(comm), atomic_load(&comm->failure));
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "libworker/comm/bootstrap.h"
 #include "libworker/step/context.h"
 
 enum { LOST_MAX = 64, REFORM_PAUSE_US = 20000 };

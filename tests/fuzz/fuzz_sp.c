@@ -16,7 +16,7 @@ static int64_t take(const uint8_t *data, size_t size, bool unix_socket)
     if (!exact)
         return 0;
     memcpy(exact, data, size);
-    int64_t taken = sp_take(exact, size, unix_socket, &message);
+    int64_t taken = sp_parse(exact, size, unix_socket, &message);
     insist(taken <= (int64_t)size);
     if (taken > 0) {
         insist(message.trace >= exact && message.trace_bytes <= SP_TRACE_MAX_BYTES);

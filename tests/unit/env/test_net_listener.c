@@ -352,12 +352,12 @@ Test(net_listener, an_end_is_told_of_one_that_a_full_program_never_asked)
 
 Test(net_listener, who_does_not_go_on_is_hung_up_on)
 {
-    static const struct net_patience short_one = {50, 50, 50, 10};
+    static const struct net_timeouts short_one = {50, 50, 50, 10};
     static char large[NET_MESSAGE_MAX_BYTES];
     uint8_t bytes[64];
     int little = 4096;
     listen_at("tcp://127.0.0.1:0", 1);
-    sp_listener_set_patience(w.listener, &short_one);
+    sp_listener_set_timeouts(w.listener, &short_one);
     int silent = dial(), half = dial(), deaf = dial(), quiet = dial();
     say(silent, greeting, 3);
     say(quiet, greeting, sizeof(greeting));
@@ -376,9 +376,9 @@ Test(net_listener, who_does_not_go_on_is_hung_up_on)
 
 Test(net_listener, who_waits_behind_a_full_program_is_not_blamed_for_it)
 {
-    static const struct net_patience short_one = {50, 50, 50, 10};
+    static const struct net_timeouts short_one = {50, 50, 50, 10};
     listen_at("tcp://127.0.0.1:0", 1);
-    sp_listener_set_patience(w.listener, &short_one);
+    sp_listener_set_timeouts(w.listener, &short_one);
     int fd = dial();
     say(fd, greeting, sizeof(greeting));
     ask(fd, "poll");

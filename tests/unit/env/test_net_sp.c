@@ -10,8 +10,8 @@ Test(net_sp, a_message_is_taken_when_its_last_byte_is_there)
 {
     struct sp_message got;
     for (size_t size = 0; size < sizeof(message); size++)
-        cr_assert_eq(sp_take(message, size, false, &got), 0, "%zu bytes", size);
-    cr_assert_eq(sp_take(message, sizeof(message), false, &got), (int64_t)sizeof(message));
+        cr_assert_eq(sp_parse(message, size, false, &got), 0, "%zu bytes", size);
+    cr_assert_eq(sp_parse(message, sizeof(message), false, &got), (int64_t)sizeof(message));
     cr_assert_eq(got.trace, message + 8);
     cr_assert_eq(got.trace_bytes, 8);
     cr_assert_eq(got.body_bytes, 5);
@@ -24,7 +24,7 @@ Test(net_sp, what_follows_is_left)
     struct sp_message got;
     memcpy(two, message, sizeof(message));
     memcpy(two + sizeof(message), message, sizeof(message));
-    cr_assert_eq(sp_take(two, sizeof(two), false, &got), (int64_t)sizeof(message));
+    cr_assert_eq(sp_parse(two, sizeof(two), false, &got), (int64_t)sizeof(message));
 }
 
 Test(net_sp, a_unix_socket_has_a_mark_in_front)
@@ -32,11 +32,11 @@ Test(net_sp, a_unix_socket_has_a_mark_in_front)
     uint8_t marked[1 + sizeof(message)] = {1};
     struct sp_message got;
     memcpy(marked + 1, message, sizeof(message));
-    cr_assert_eq(sp_take(marked, sizeof(message), true, &got), 0);
-    cr_assert_eq(sp_take(marked, sizeof(marked), true, &got), (int64_t)sizeof(marked));
+    cr_assert_eq(sp_parse(marked, sizeof(message), true, &got), 0);
+    cr_assert_eq(sp_parse(marked, sizeof(marked), true, &got), (int64_t)sizeof(marked));
     cr_assert_eq(got.body_bytes, 5);
     marked[0] = 2;
-    cr_assert_eq(sp_take(marked, 1, true, &got), E_INVALID_ARGUMENT);
+    cr_assert_eq(sp_parse(marked, 1, true, &got), E_INVALID_ARGUMENT);
 }
 
 static int64_t take_length(uint64_t length)
@@ -45,7 +45,7 @@ static int64_t take_length(uint64_t length)
     uint8_t head[8];
     for (int i = 0; i < 8; i++)
         head[7 - i] = (uint8_t)(length >> 8 * i);
-    return sp_take(head, sizeof(head), false, &got);
+    return sp_parse(head, sizeof(head), false, &got);
 }
 
 Test(net_sp, lengths_that_no_message_has_are_refused_at_once)
@@ -64,15 +64,15 @@ Test(net_sp, a_trace_ends_within_its_limit)
     uint8_t bytes[8 + SP_TRACE_MAX_BYTES + 4] = {[7] = SP_TRACE_MAX_BYTES};
     struct sp_message got;
     size_t whole = 8 + SP_TRACE_MAX_BYTES;
-    cr_assert_eq(sp_take(bytes, whole, false, &got), E_INVALID_ARGUMENT); /* no last word */
+    cr_assert_eq(sp_parse(bytes, whole, false, &got), E_INVALID_ARGUMENT); /* no last word */
     bytes[8 + 4 * (WORDS - 1)] = 0x80;
-    cr_assert_eq(sp_take(bytes, whole, false, &got), (int64_t)whole);
+    cr_assert_eq(sp_parse(bytes, whole, false, &got), (int64_t)whole);
     cr_assert_eq(got.trace_bytes, SP_TRACE_MAX_BYTES);
     cr_assert_eq(got.body_bytes, 0);
     bytes[7] += 4; /* one hop more than there may be */
     bytes[8 + 4 * (WORDS - 1)] = 0;
     bytes[8 + 4 * WORDS] = 0x80;
-    cr_assert_eq(sp_take(bytes, sizeof(bytes), false, &got), E_INVALID_ARGUMENT);
+    cr_assert_eq(sp_parse(bytes, sizeof(bytes), false, &got), E_INVALID_ARGUMENT);
 }
 
 Test(net_sp, heads_are_what_is_taken)

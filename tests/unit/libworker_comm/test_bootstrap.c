@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libworker/comm/bootstrap.h"
+#include "libworker/comm/bootstrap_protocol.h"
 #include "libworker/comm/comm.h"
 #include "tests/lib/held_port.h"
 #include "tests/lib/loopback.h"

@@ -13,10 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libworker/comm/board.h"
 #include "libworker/comm/comm.h"
 #include "libworker/comm/endpoint.h"
+#include "libworker/comm/group.h"
 #include "libworker/comm/handshake.h"
-#include "libworker/comm/shared.h"
+#include "libworker/comm/operation.h"
+#include "libworker/comm/state.h"
+#include "libworker/comm/views.h"
 
 enum { HANG_MS = 300000 }; /* only what hangs takes so long */
 
@@ -272,7 +276,7 @@ static void welcomed_and_gone(const struct side *a)
     hello_make(&hello, &self, &challenge);
     cr_assert_eq(send(fd, &hello, sizeof(hello), 0), (ssize_t)sizeof(hello));
     cr_assert_eq(recv(fd, &welcome, sizeof(welcome), MSG_WAITALL), (ssize_t)sizeof(welcome));
-    cr_assert_eq(welcome_judge(&welcome, &self, &hello), HANDSHAKE_WELCOME);
+    cr_assert_eq(welcome_check(&welcome, &self, &hello), HANDSHAKE_WELCOME);
     close(fd);
 }
 
@@ -336,8 +340,8 @@ Test(connect, a_buffer_beyond_its_arena_is_not_touched)
     cr_assert_eq(wk_all_reduce(a.comm, wk_arena_data(ours), COUNT, WK_I32, WK_SUM, &work), 0);
     struct request rq = {.kind = KIND_ALL_REDUCE, .dtype = WK_I32, .count = COUNT};
     rq.in = rq.out = wk_arena_data(theirs);
-    collective_head(b.comm, &rq);
-    cr_assert_eq(shared_locate(b.comm, &rq, &located), 0);
+    operation_header(b.comm, &rq);
+    cr_assert_eq(views_locate(b.comm, &rq, &located), 0);
     located.in_offset = located.out_offset = BYTES - 64;
     board_post(b.comm, &located, sizeof(located));
     cr_assert_eq(wk_wait(work), WK_EIO, "%s", wk_comm_error(a.comm));
@@ -512,22 +516,22 @@ Test(handshake, every_changed_byte_is_noticed)
     struct welcome welcome, other;
     challenge_make(&challenge, nonce);
     hello_make(&hello, &connector, &challenge);
-    cr_assert_eq(hello_judge(&hello, &acceptor, &challenge), HANDSHAKE_WELCOME);
+    cr_assert_eq(hello_check(&hello, &acceptor, &challenge), HANDSHAKE_WELCOME);
     for (size_t i = 0; i < sizeof(hello); i++) {
         changed = hello;
         ((uint8_t *)&changed)[i] ^= 1;
-        cr_assert_neq(hello_judge(&changed, &acceptor, &challenge), HANDSHAKE_WELCOME);
+        cr_assert_neq(hello_check(&changed, &acceptor, &challenge), HANDSHAKE_WELCOME);
     }
     welcome_make(&welcome, &acceptor, &hello, HANDSHAKE_WELCOME);
-    cr_assert_eq(welcome_judge(&welcome, &connector, &hello), HANDSHAKE_WELCOME);
+    cr_assert_eq(welcome_check(&welcome, &connector, &hello), HANDSHAKE_WELCOME);
     for (size_t i = 0; i < sizeof(welcome); i++) {
         other = welcome;
         ((uint8_t *)&other)[i] ^= 1;
-        cr_assert_neq(welcome_judge(&other, &connector, &hello), HANDSHAKE_WELCOME);
+        cr_assert_neq(welcome_check(&other, &connector, &hello), HANDSHAKE_WELCOME);
     }
     nonce[0]++;
     challenge_make(&challenge, nonce);
-    cr_assert_eq(hello_judge(&hello, &acceptor, &challenge), HANDSHAKE_REFUSED, "a replay");
+    cr_assert_eq(hello_check(&hello, &acceptor, &challenge), HANDSHAKE_REFUSED, "a replay");
 }
 
 Test(connect, rows_without_memory_are_refused)

@@ -1,0 +1,14 @@
+/* A communicator as a whole: made, asked, closed. connect.c and group.c make them; the public calls
+ * are in worker/comm.h. */
+#ifndef COMM_COMMUNICATOR_H
+#define COMM_COMMUNICATOR_H
+
+#include "libworker/comm/comm.h"
+
+/* Without connections; NULL if memory is out. */
+struct wk_comm *comm_alloc(const struct comm_options *options);
+
+/* Frees it at once; wk_comm_close says goodbye first. */
+void comm_release(struct wk_comm *comm);
+
+#endif

@@ -1,0 +1,17 @@
+/* Notices ranks that died, failed or said goodbye. Every pair of ranks has a socket only for this,
+ * so the end of a process is an end of file at all others at once, whatever they wait for. Any
+ * thread. */
+#ifndef COMM_CONTROL_H
+#define COMM_CONTROL_H
+
+struct wk_comm;
+
+/* Read the messages of rank `peer` on its control socket. Marks it left or dead, maps its arenas,
+ * may fail the communicator. */
+void control_read(struct wk_comm *comm, int peer);
+void control_sweep(struct wk_comm *comm); /* of all ranks */
+
+/* As if its pidfd had reported it: the peer's process has ended. */
+void control_process_ended(struct wk_comm *comm, int peer);
+
+#endif
