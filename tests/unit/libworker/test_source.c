@@ -72,7 +72,7 @@ Test(source, llmc_headers_are_found_and_checked)
     cr_assert_eq(got[1], 7);
     wk_source_free(source);
     cr_assert_eq(open_bytes(file, sizeof(file) - 2, WK_SOURCE_AUTO, &source, &err), WK_EINVAL);
-    cr_assert(strstr(err.text, "promises 4 tokens"), "%s", err.text);
+    cr_assert(strstr(err.text, "its header has 4 tokens"), "%s", err.text);
     cr_assert_eq(open_bytes("text", 4, WK_SOURCE_LLMC, &source, NULL), WK_EINVAL);
 }
 
