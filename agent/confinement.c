@@ -32,7 +32,7 @@ static void add_gpus(const struct confinement *have, struct inventory *inventory
     char gpus[LACK_BYTES];
     bool enforced = inventory->gpu_major && (have->home.devices[0] || have->namespaces.devices);
     (void)str_printf(gpus, sizeof(gpus), "a job can open GPUs of others: %s",
-                     inventory->gpu_major ? have->home.devices_why : "NVML tells no minor numbers");
+                     inventory->gpu_major ? have->home.devices_why : "NVML has no minor numbers");
     if (inventory->gpus_count > 1 && !enforced)
         add_lack(inventory, gpus);
 }

@@ -27,7 +27,7 @@ static const struct args_option options[] = {
              "out"},
     {.name = "drop-lost",
      .kind = ARGS_FLAG,
-     .help = "rekey: remove secrets whose key is lost; they can be set again"},
+     .help = "rekey: remove secrets without a key; they can be set again"},
     {.name = "action",
      .kind = ARGS_POSITIONAL,
      .required = true,

@@ -261,7 +261,7 @@ static void renew_keys(struct program *program)
     struct clock *clock = &program->env.clock;
     int rc = keys_renew(&program->keys, clock->wall_ms(clock->self), &err);
     if (rc < 0)
-        log_error(&program->log, err.text, log_str("hint", "`muster tls show` tells the keys"));
+        log_error(&program->log, err.text, log_str("hint", "`muster tls show` shows the keys"));
     else if (rc > 0)
         log_info(&program->log, "the server's certificate was renewed",
                  log_str("file", program->keys.server));
@@ -298,7 +298,7 @@ static int open_keys(struct program *program, const struct args *args, struct er
     program->renew_at_ms = loop_now_ms(program->loop) + RENEW_LOOK_MS;
     if (rc <= 0)
         return rc;
-    log_error(&program->log, err->text, log_str("hint", "`muster tls show` tells the keys"));
+    log_error(&program->log, err->text, log_str("hint", "`muster tls show` shows the keys"));
     error_clear(err);
     return 0;
 }

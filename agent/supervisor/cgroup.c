@@ -152,7 +152,7 @@ static bool give_memory(const char *parent)
 
 static bool refuse_errno(struct cgroup_home *home, const char *parent)
 {
-    return refuse(home, "%.150s does not give its memory controller away: %s", parent,
+    return refuse(home, "%.150s does not delegate its memory controller: %s", parent,
                   strerror(errno));
 }
 

@@ -17,7 +17,7 @@
     X(SPEC_CALL_BYTES, 1 << 20, spec_call_bytes, "bytes of a call with a spec",                    \
       "keep data out of specs: files, or settings of the program")                                 \
     X(STRANGER_REFUSALS, 8, stranger_refusals, "calls of one connection with a bad token",         \
-      "muster whoami tells whether a token is good")                                               \
+      "muster token whoami shows whether a token is valid")                                        \
     X(STRANGER_CALLS, 64, stranger_calls, "open calls without a token", "try again in a second")   \
     X(VIEWER_CALLS, 256, viewer_calls, "open calls of a viewer's token", CLOSE_SOME)               \
     X(MEMBER_CALLS, 1024, member_calls, "open calls of a member's token", CLOSE_SOME)              \

@@ -78,7 +78,7 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
     one(out, "muster_slots", "gauge", "Slots of ready nodes.", totals.slots);
     one(out, "muster_slots_used", "gauge", "Slots of ready nodes in use.", totals.slots_used);
     one(out, "muster_workers", "gauge", "Workers of jobs that have not ended.", totals.workers);
-    one(out, "muster_jobs_stalled", "gauge", "Running jobs whose ranks wait for others.",
+    one(out, "muster_jobs_stalled", "gauge", "Running jobs with ranks that wait for others.",
         totals.stalled);
     one(out, "muster_restarts_total", "counter", "Restarts of jobs.", totals.restarts);
     one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",

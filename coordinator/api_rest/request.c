@@ -167,7 +167,7 @@ static int check_address(const struct tree *body, const char *field, const char 
     const struct tree *said = *field ? tree_get(body, field) : NULL;
     if (!said || (said->kind == TREE_STRING && strcmp(said->string, value) == 0))
         return 0;
-    tree_fail(said, err, "%s: the address says %.60s", field, value);
+    tree_fail(said, err, "%s: the address has %.60s", field, value);
     err->code = E_INVALID_ARGUMENT;
     error_field(err, "%s", field);
     return E_INVALID_ARGUMENT;
@@ -178,7 +178,7 @@ static int refuse_constant(const struct tree *body, const char *field, struct er
     const struct tree *said = field ? tree_get(body, field) : NULL;
     if (!said)
         return 0;
-    tree_fail(said, err, "%s: the address says it", field);
+    tree_fail(said, err, "%s: the address has it", field);
     err->code = E_INVALID_ARGUMENT;
     error_field(err, "%s", field);
     return E_INVALID_ARGUMENT;

@@ -77,7 +77,7 @@ static enum node_state settle_wish(const struct node *node, const char *why, str
     bool empty = map_first(&node->jobs) == NULL;
     if (!node->want_drain) {
         reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : "cordoned by an administrator");
-        reason_hint(ret, "`muster uncordon %s` gives it work again", node->name);
+        reason_hint(ret, "`muster uncordon %s` lets it have work again", node->name);
         return NODE_CORDONED;
     }
     if (!empty) {

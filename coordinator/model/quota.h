@@ -15,7 +15,7 @@
       "bytes of specs of jobs that have "                                                          \
       "not ended")                                                                                 \
     X(SUBMITS_PER_MINUTE, submits_per_minute, 6000, 0, 1000000, "jobs submitted in a minute")      \
-    X(PRIORITY, priority, 0, -1000, 1000, "highest priority its members may give")                 \
+    X(PRIORITY, priority, 0, -1000, 1000, "highest priority its members may use")                  \
     X(ENDED_JOBS, ended_jobs, 0, 0, 1000000, "ended jobs kept; 0 is as --keep-jobs")               \
     X(OUTPUT_BYTES, output_bytes, INT64_C(16) << 30, 1 << 20, INT64_C(1) << 50,                    \
       "bytes of output "                                                                           \

@@ -51,8 +51,8 @@ int wk_loader_seek(struct wk_loader *loader, int64_t position)
         return unit_missing(loader, WK_OBJECT_LOADER, "wk_loader_seek");
     if (ctx && !loader->options.evaluation)
         rc = error_set(&err, WK_ESTATE,
-                       "wk_loader_seek of a training loader, whose position the context keeps: "
-                       "one to evaluate with has `evaluation` set");
+                       "wk_loader_seek of a training loader: the context keeps its position; a "
+                       "loader for evaluation has `evaluation` set");
     else if (loader_seek(loader, position))
         rc = error_set(&err, WK_EINVAL, "wk_loader_seek to sample %lld", (long long)position);
     return tell(ctx ? ctx : loader->maker, rc, &err);

@@ -524,7 +524,7 @@ def test_a_job_cannot_name_gpus_of_others(make_shared, monkeypatch):
 def test_a_node_that_cannot_tell_gpus_apart_says_so(make_shared, monkeypatch):
     monkeypatch.setenv("FAKE_NVML_NO_MINOR", "1")
     cluster = make_gpu_machine(make_shared, monkeypatch)
-    assert "a job can open GPUs of others: NVML tells no minor numbers" in cluster.muster("nodes", check=True).stdout
+    assert "a job can open GPUs of others: NVML has no minor numbers" in cluster.muster("nodes", check=True).stdout
     said = submit(cluster, "red", OPEN_GPUS)
     assert wait_for("it says its GPUs", 30, lambda: "nvidia0=reached nvidia1=reached" in as_tenant(cluster, "red", "logs", said).stdout)
 
