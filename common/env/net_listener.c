@@ -80,9 +80,9 @@ static void add_peer(struct sp_listener *l, int fd, struct tls_session *tls,
 /* Strangers are disconnected for a new connection, those of the address with the most first. */
 static bool has_place(struct sp_listener *l)
 {
-    size_t places = standing_places();
+    size_t places = standing_peers_max();
     return l->numbers.count < places ||
-           (standing_make_room(l) && l->numbers.count < places + PEERS_LEAVING_MAX);
+           (standing_evict_stranger(l) && l->numbers.count < places + PEERS_LEAVING_MAX);
 }
 
 static void welcome_secure(void *arg, int fd, struct tls_session *tls,
@@ -204,7 +204,7 @@ static void serve_turn(void *arg, struct list *turn)
     struct peer *p = list_entry(turn, struct peer, turn);
     (void)arg;
     p->begun_ms += loop_now_ms(p->listener->loop) - p->ready_ms; /* the waiting was not its doing */
-    peer_go_on(p);
+    peer_continue(p);
 }
 
 static void begin_fair(struct sp_listener *l)

@@ -77,7 +77,7 @@ void peers_resume_soon(struct sp_listener *l)
         loop_timer_set(l->loop, &l->resume, loop_now_ms(l->loop), peers_resume, l);
 }
 
-void peer_gone(struct peer *p)
+void peer_lost(struct peer *p)
 {
     struct sp_listener *l = p->listener;
     uint64_t number = p->number;
@@ -95,7 +95,7 @@ static void peer_keep(struct peer *p, const struct iovec *parts, int count, size
     size_t size = 0;
     for (int i = 0; i < count; i++)
         size += parts[i].iov_len;
-    if (!standing_unsent_room(p, size - sent)) {
+    if (!standing_may_leave_unread(p, size - sent)) {
         peer_break(p);
         return;
     }
@@ -227,7 +227,7 @@ void peer_ready(struct peer *p)
 
 /* A peer that does not read its answers is not read from, and neither is any peer while the program
  * is full. */
-static bool may_take(const struct peer *p)
+static bool may_serve(const struct peer *p)
 {
     const struct sp_listener *l = p->listener;
     return unsent_size(p) == 0 && !had_its_turn(p) &&
@@ -256,7 +256,7 @@ static bool peer_serve(struct peer *p, const struct sp_message *message)
 }
 
 /* Serve what is whole in `bytes`; how much that was, or below 0: this connection cannot go on. */
-static int64_t peer_take(struct peer *p, const uint8_t *bytes, size_t size)
+static int64_t peer_serve_messages(struct peer *p, const uint8_t *bytes, size_t size)
 {
     size_t at = 0;
     if (!p->greeted) {
@@ -267,7 +267,7 @@ static int64_t peer_take(struct peer *p, const uint8_t *bytes, size_t size)
         p->greeted = true;
         at = SP_GREETING_BYTES;
     }
-    while (p->fd >= 0 && may_take(p)) {
+    while (p->fd >= 0 && may_serve(p)) {
         struct sp_message message;
         int64_t taken = sp_parse(bytes + at, size - at, p->listener->unix_socket, &message);
         if (taken == 0)
@@ -280,10 +280,10 @@ static int64_t peer_take(struct peer *p, const uint8_t *bytes, size_t size)
 }
 
 /* False: it cannot go on. */
-static bool peer_take_received(struct peer *p)
+static bool peer_serve_received(struct peer *p)
 {
     struct buf *from = &p->received;
-    int64_t taken = peer_take(p, (const uint8_t *)from->data, from->size);
+    int64_t taken = peer_serve_messages(p, (const uint8_t *)from->data, from->size);
     if (taken < 0)
         return false;
     if ((size_t)taken >= from->size) {
@@ -297,17 +297,17 @@ static bool peer_take_received(struct peer *p)
     return true;
 }
 
-static bool peer_take_new(struct peer *p, const uint8_t *bytes, size_t size)
+static bool peer_receive(struct peer *p, const uint8_t *bytes, size_t size)
 {
     struct sp_listener *l = p->listener;
     if (p->received.size > 0)
-        return standing_half_room(p, size) && buf_append(&p->received, bytes, size) == 0 &&
-               peer_take_received(p);
-    int64_t taken = peer_take(p, bytes, size);
+        return standing_may_receive(p, size) && buf_append(&p->received, bytes, size) == 0 &&
+               peer_serve_received(p);
+    int64_t taken = peer_serve_messages(p, bytes, size);
     if (taken < 0)
         return false;
     size -= (size_t)taken;
-    if (!standing_half_room(p, size) || buf_append(&p->received, bytes + taken, size) != 0)
+    if (!standing_may_receive(p, size) || buf_append(&p->received, bytes + taken, size) != 0)
         return false;
     p->begun_ms = loop_now_ms(l->loop);
     standing_count(p);
@@ -315,14 +315,14 @@ static bool peer_take_new(struct peer *p, const uint8_t *bytes, size_t size)
 }
 
 /* Process the session's decrypted bytes; false: this connection cannot continue. */
-static bool peer_take_opened(struct peer *p)
+static bool peer_receive_opened(struct peer *p)
 {
     struct sp_listener *l = p->listener;
     while (p->fd >= 0) {
         int64_t size = tls_read(p->tls, l->opened, sizeof(l->opened));
         if (size == 0)
             break;
-        if (size < 0 || !peer_take_new(p, l->opened, (size_t)size))
+        if (size < 0 || !peer_receive(p, l->opened, (size_t)size))
             return false;
     }
     if (p->fd >= 0)
@@ -330,30 +330,30 @@ static bool peer_take_opened(struct peer *p)
     return true;
 }
 
-static bool peer_take_bytes(struct peer *p, size_t size)
+static bool peer_receive_raw(struct peer *p, size_t size)
 {
     if (!p->tls)
-        return peer_take_new(p, p->listener->bytes, size);
-    return tls_feed(p->tls, p->listener->bytes, size) == 0 && peer_take_opened(p);
+        return peer_receive(p, p->listener->bytes, size);
+    return tls_feed(p->tls, p->listener->bytes, size) == 0 && peer_receive_opened(p);
 }
 
 /* Edge-triggered: after a read that was not filled nothing is left, and later data is reported. An
  * end that was reported already is not reported again. */
-void peer_go_on(struct peer *p)
+void peer_continue(struct peer *p)
 {
     struct sp_listener *l = p->listener;
     if (p->doomed) {
-        peer_gone(p);
+        peer_lost(p);
         return;
     }
     p->taken = 0;
     p->slice_until_ms = loop_clock_ms(l->loop) + PEER_SLICE_MS;
     list_remove(&p->resting);
-    bool good = p->received.size == 0 || peer_take_received(p);
+    bool good = p->received.size == 0 || peer_serve_received(p);
     if (good && p->tls && p->fd >= 0)
-        good = peer_take_opened(p);
+        good = peer_receive_opened(p);
     for (int reads = 0; good && p->fd >= 0; reads++) {
-        if (p->greeted && !may_take(p)) {
+        if (p->greeted && !may_serve(p)) {
             if (had_its_turn(p)) {
                 peer_ready(p);
                 return;
@@ -372,12 +372,12 @@ void peer_go_on(struct peer *p)
             continue;
         if (size < 0 && errno == EAGAIN)
             return;
-        good = size > 0 && peer_take_bytes(p, (size_t)size);
-        if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_take(p) && !p->ended)
+        good = size > 0 && peer_receive_raw(p, (size_t)size);
+        if (good && (size_t)size < sizeof(l->bytes) && p->fd >= 0 && may_serve(p) && !p->ended)
             return;
     }
     if (p->fd >= 0)
-        peer_gone(p);
+        peer_lost(p);
 }
 
 static void peer_event(void *arg, int fd, uint32_t events)

@@ -10,9 +10,9 @@
 struct peer *peer_new(struct sp_listener *listener, int fd, struct tls_session *tls);
 void peer_hang_up(struct peer *peer); /* closes its descriptor and requests; the peer stays */
 void peer_free(struct peer *peer);
-void peer_gone(struct peer *peer);  /* frees it and calls on_gone */
-void peer_go_on(struct peer *peer); /* reads and serves arrived data; may free it */
-void peer_ready(struct peer *peer); /* as peer_go_on, when it is its turn */
+void peer_lost(struct peer *peer);     /* frees it and calls on_gone */
+void peer_continue(struct peer *peer); /* reads and serves arrived data; may free it */
+void peer_ready(struct peer *peer);    /* as peer_continue, when it is its turn */
 
 /* The request's trace is sent before `bytes`. Never frees the peer. */
 void peer_send(struct peer *peer, const struct request *request, const void *bytes, size_t size);

@@ -131,7 +131,7 @@ static void peer_doom(struct peer *p)
     (void)shutdown(p->fd, SHUT_RDWR);
 }
 
-bool standing_half_room(struct peer *p, size_t more)
+bool standing_may_receive(struct peer *p, size_t more)
 {
     struct sp_listener *l = p->listener;
     enum net_standing standing = p->standing;
@@ -151,7 +151,7 @@ bool standing_half_room(struct peer *p, size_t more)
     return true;
 }
 
-bool standing_unsent_room(struct peer *p, size_t more)
+bool standing_may_leave_unread(struct peer *p, size_t more)
 {
     struct sp_listener *l = p->listener;
     if (p->standing == NET_AGENT || !l->judges)
@@ -171,7 +171,7 @@ bool standing_unsent_room(struct peer *p, size_t more)
     return true;
 }
 
-size_t standing_places(void)
+size_t standing_peers_max(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur / 8 * 5 > PEERS_MAX)
@@ -179,7 +179,7 @@ size_t standing_places(void)
     return files.rlim_cur / 8 * 5; /* REST has a quarter, files the rest */
 }
 
-bool standing_make_room(struct sp_listener *l)
+bool standing_evict_stranger(struct sp_listener *l)
 {
     const struct origin *most = l->judges ? largest_origin(l, strangers_of, NET_STRANGER) : NULL;
     struct peer *one;

@@ -17,13 +17,13 @@ void standing_change(struct peer *peer, enum net_standing to);
 void standing_count(struct peer *peer);
 
 /* True if this peer may store `more` bytes of a message. Others may be disconnected for it. */
-bool standing_half_room(struct peer *peer, size_t more);
+bool standing_may_receive(struct peer *peer, size_t more);
 /* True if it may leave `more` bytes of answers unread. */
-bool standing_unsent_room(struct peer *peer, size_t more);
+bool standing_may_leave_unread(struct peer *peer, size_t more);
 
 /* The number of peers for which the process has descriptors. */
-size_t standing_places(void);
+size_t standing_peers_max(void);
 /* Disconnect the oldest stranger of the address with the most strangers; false: there is none. */
-bool standing_make_room(struct sp_listener *listener);
+bool standing_evict_stranger(struct sp_listener *listener);
 
 #endif

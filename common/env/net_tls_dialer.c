@@ -266,7 +266,7 @@ static bool continue_handshake(struct tls_dialer *d)
 }
 
 /* False: the connection is no more, or the dialer was closed. */
-static bool go_on_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
+static bool continue_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
 {
     if (tls_feed(d->tls, bytes, size) != 0) {
         connection_lost(d);
@@ -317,7 +317,7 @@ static void read_some(void *arg)
             failed_errno(d, size < 0 ? errno : ECONNRESET);
             return;
         }
-        if (!go_on_with(d, bytes, (size_t)size))
+        if (!continue_with(d, bytes, (size_t)size))
             return;
     }
 }

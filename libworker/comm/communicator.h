@@ -1,5 +1,5 @@
-/* A communicator as a whole: made, asked, closed. connect.c and group.c make them; the public calls
- * are in worker/comm.h. */
+/* A communicator as a whole: made, asked, closed. It belongs to the caller of comm_connect, which
+ * closes it on any one thread when no other uses it. The public calls are in worker/comm.h. */
 #ifndef COMM_COMMUNICATOR_H
 #define COMM_COMMUNICATOR_H
 

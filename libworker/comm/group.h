@@ -1,4 +1,6 @@
-/* Communicators of some of the ranks (wk_comm_split and its kin in worker/comm.h). */
+/* Communicators of some of the ranks: wk_comm_split, wk_comm_subgroup and wk_comm_axis of
+ * worker/comm.h, on the thread of their caller. A group belongs to its maker, as any communicator.
+ */
 #ifndef COMM_GROUP_H
 #define COMM_GROUP_H
 

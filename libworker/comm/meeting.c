@@ -236,7 +236,7 @@ static int recv_handles(struct meeting *meeting, int fd, struct segment_handles 
     return 0;
 }
 
-int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err)
+int meeting_exchange_handles(struct meeting *meeting, int peer, struct error *err)
 {
     struct met *met = &meeting->met[peer];
     int rc = send_handles(meeting, met->control_fd, err);

@@ -58,7 +58,7 @@ int meeting_send(struct meeting *meeting, int fd, const void *data, size_t bytes
 int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, struct error *err);
 
 /* Exchange shared memory with a rank of this host. */
-int meeting_trade_handles(struct meeting *meeting, int peer, struct error *err);
+int meeting_exchange_handles(struct meeting *meeting, int peer, struct error *err);
 struct met met_nothing(void);
 
 /* True if the peer has made all its connections to us. */

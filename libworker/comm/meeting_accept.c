@@ -134,7 +134,7 @@ static int answer_hello(struct meeting *meeting, struct stranger *stranger, stru
     *place = stranger->fd;
     meeting_agree(meeting, stranger->hello.from, stranger->hello.connections);
     if (stranger->by_name)
-        return meeting_trade_handles(meeting, stranger->hello.from, err);
+        return meeting_exchange_handles(meeting, stranger->hello.from, err);
     return 0;
 }
 

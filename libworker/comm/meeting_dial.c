@@ -97,7 +97,7 @@ int meeting_dial(struct meeting *meeting, int peer, struct error *err)
     struct met *met = &meeting->met[peer];
     int rc = dial_channel(meeting, peer, CHANNEL_CONTROL, &met->control_fd, err);
     if (rc == 0 && meeting_same_host(meeting, peer))
-        return meeting_trade_handles(meeting, peer, err);
+        return meeting_exchange_handles(meeting, peer, err);
     for (int i = 0; rc == 0 && i < met->connections; i++)
         rc = dial_channel(meeting, peer, (uint16_t)(CHANNEL_DATA + i), &met->data_fds[i], err);
     return rc;
