@@ -80,15 +80,16 @@ static const struct args_option options[] = {
     {.name = "label",
      .kind = ARGS_REPEATED,
      .value_name = "KEY=VALUE",
-     .help = "what constraints of jobs can ask for"},
+     .help = "label that constraints of jobs can require"},
     {.name = "address",
      .kind = ARGS_OPTION,
-     .help = "where other nodes reach this one (the way to the coordinator)"},
+     .help = "address at which other nodes reach this one (default: the one with the route to the "
+             "coordinator)"},
     {.name = "ports",
      .kind = ARGS_OPTION,
      .value_name = "FIRST-LAST",
      .fallback = "21000-24999",
-     .help = "ports the coordinator may give to jobs as MASTER_PORT"},
+     .help = "ports that jobs may have as MASTER_PORT"},
     {.name = "cgroup",
      .kind = ARGS_OPTION,
      .fallback = "auto",
@@ -124,7 +125,7 @@ static const struct args_option options[] = {
              "its own, where the kernel allows; off: it sees the machine's"},
     {.name = "allow-root-workers",
      .kind = ARGS_FLAG,
-     .help = "an agent of root's may run workers as root: each job can then take over this "
+     .help = "let an agent that is root run workers as root: each job can then control this "
              "machine"},
     {.name = "join-again",
      .kind = ARGS_FLAG,
@@ -133,8 +134,8 @@ static const struct args_option options[] = {
              "store was started with a new one"},
     {.name = "stop-workers",
      .kind = ARGS_FLAG,
-     .help = "on SIGTERM end the workers too, on a second one at once; else they go on for the "
-             "next agent"},
+     .help = "on SIGTERM end the workers too, on a second one at once; without it they continue "
+             "and the next agent finds them"},
     {.name = "log",
      .kind = ARGS_OPTION,
      .choices = log_formats,
@@ -149,11 +150,12 @@ static const char *const examples[] = {
 static const struct args_command command = {
     .program = "muster agent",
     .summary = "run workers on this machine (one per node)",
-    .description = "Workers outlive the agent: ended by SIGTERM it leaves them running, and the "
-                   "next agent on the same --data finds them again.\n\n"
+    .description = "Workers outlive the agent: SIGTERM ends the agent only, and the next agent on "
+                   "the same --data finds its workers again.\n"
+                   "\n"
                    "Exit codes: 0 stopped; 2 usage; 3 it cannot start; 75 another agent with this "
-                   "node's key speaks for it; 77 the coordinator refuses its token or key, which "
-                   "no restart mends.",
+                   "node's key speaks for it; 77 the coordinator refuses its token or key, and a "
+                   "restart does not help.",
     .options = options,
     .examples = examples,
 };

@@ -7,7 +7,7 @@
 static const struct args_option no_options[] = {{0}};
 static const struct args_command coordinator_command = {
     .program = "muster coordinator",
-    .summary = "keep jobs, decide who runs where (one per cluster)",
+    .summary = "keep jobs and decide where they run (one per cluster)",
     .options = no_options,
 };
 static const struct args_command agent_command = {

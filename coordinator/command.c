@@ -61,7 +61,7 @@ static const struct args_option options[] = {
     {.name = "tls",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "key and certificates to show instead of those made in DIR, in one PEM file"},
+     .help = "PEM file with the key and certificates to use instead of those made in DIR"},
     {.name = "secrets-key",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -70,8 +70,8 @@ static const struct args_option options[] = {
     {.name = "http-host",
      .kind = ARGS_REPEATED,
      .value_name = "NAME",
-     .help = "a name or address that browsers ask for REST and the page by, besides this machine's "
-             "own; it is in the certificate, too"},
+     .help = "another name or address at which browsers reach REST and the page; it is in the "
+             "certificate, too"},
     {.name = "insecure-bind",
      .kind = ARGS_FLAG,
      .help = "serve --http without TLS also at addresses that other machines reach: for a TLS "
@@ -83,17 +83,18 @@ static const struct args_option options[] = {
      .max = 1000000,
      .fallback = "10000",
      .value_name = "N",
-     .help = "ended jobs of a tenant beyond the newest N are forgotten with their output"},
+     .help = "number of ended jobs of a tenant to keep; older ones are forgotten with their "
+             "output"},
     {.name = "keep-for",
      .kind = ARGS_OPTION,
      .type = ARGS_DURATION,
      .fallback = "30d",
      .value_name = "TIME",
-     .help = "and those that ended longer ago"},
+     .help = "how long to keep ended jobs"},
     {.name = "restore",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
-     .help = "begin with a backup (`muster backup`); the data directory must be empty"},
+     .help = "start from a backup (`muster backup`); the data directory must be empty"},
     {.name = "new",
      .kind = ARGS_FLAG,
      .help = "start with an empty store although the folder had one (its tokens or store.mark are "
@@ -108,8 +109,8 @@ static const struct args_option options[] = {
      .help = "send each entry of the audit trail to syslog (authpriv)"},
     {.name = "stop-jobs",
      .kind = ARGS_FLAG,
-     .help = "on SIGTERM first let every job save and end, on a second one leave at once; else "
-             "they go on for the next coordinator"},
+     .help = "on SIGTERM first let every job save and end, on a second one exit at once; without "
+             "it jobs continue and the next coordinator takes over"},
     {.name = "log-level",
      .kind = ARGS_OPTION,
      .choices = levels,
@@ -132,7 +133,7 @@ static const char *const examples[] = {
 
 static const struct args_command command = {
     .program = "muster coordinator",
-    .summary = "keep jobs, decide who runs where (one per cluster)",
+    .summary = "keep jobs and decide where they run (one per cluster)",
     .description = "A first start on an empty folder makes an admin and an agent token in it "
                    "(admin.token, agent.token), and the cluster's keys (`muster tls`): RPC is "
                    "always encrypted. A coordinator that is started again on the same folder "

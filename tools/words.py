@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {
     "comments":  (2.5, 20),
     "documents": (3.0, 16),
-    "help":      (1.0, 6),
+    "help":      (1.0, 2),
 }
 SENTENCE_MAX = 30
 
