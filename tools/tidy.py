@@ -14,9 +14,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import calls
+import limits
 import words
+from sources import ROOT, functions, read_layers, room_of, strip, tracked
 
-ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOMS = ["common", "coordinator", "agent", "libworker", "cli", "examples", "bench", "tests"]
 
 # Outside library -> the only files that may include it.
@@ -48,41 +50,10 @@ FIXED_SIGNATURES = {
     "on_request": "libmicrohttpd's callback", "tls_web_no_certificate": "GnuTLS' callback", "wk_reduce_scatter": "as NCCL and MPI order it", "shard_carry": "two layouts and two pieces of memory",
 }
 FILE_MAX, TEST_FILE_MAX, FUNCTION_MAX, PARAMETERS_MAX, COLUMNS_MAX = 600, 900, 70, 5, 100
-KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "else", "do", "__attribute__"}
 
 
-def tracked():
-    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                         capture_output=True, text=True).stdout
-    return sorted({f for f in out.split("\n") if f and (ROOT / f).is_file()})
-
-
-def strip(text):
-    """Comments and string contents blanked, line structure kept."""
-    def blank(match):
-        s = match.group(0)
-        if s.startswith(("/*", "//")):
-            return re.sub(r"[^\n]", " ", s)
-        return s[0] + re.sub(r"[^\n]", " ", s[1:-1]) + s[-1]
-    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
-
-
-def read_layers():
-    rooms = {}
-    for line in (ROOT / "tools/layers.txt").read_text().splitlines():
-        line = line.split("#")[0].strip()
-        if line:
-            room, _, targets = line.partition("->")
-            rooms[room.strip()] = targets.split()
-    return rooms
-
-
-def room_of(path, rooms):
-    best = [r for r in rooms if path == r or path.startswith(r + "/")]
-    return max(best, key=len) if best else None
-
-
-def check_arrows(path, text, rooms):
+def check_arrows(path, text, rooms, used):
+    """Includes that tools/layers.txt does not permit; `used` gets each (room, included room)."""
     room = room_of(path, rooms)
     if room is None:
         yield 1, "is in no room of tools/layers.txt"
@@ -108,6 +79,7 @@ def check_arrows(path, text, rooms):
             target = room_of(name, rooms) or name
         else:
             continue
+        used.add((room, target))
         if target == room or any(target == r or target.startswith(r + "/") for r in rooms[room] if r in ("common", "libworker", "tests", "bench") or r == target):
             continue
         if target in rooms[room] or (room == "coordinator" and target.startswith("coordinator")):
@@ -117,23 +89,22 @@ def check_arrows(path, text, rooms):
         yield number, f"{room} must not include {target} (tools/layers.txt)"
 
 
-def functions(text):
-    """(name, first line, lines, parameters) of each function definition, by the house's layout."""
-    lines = text.split("\n")
-    for i, line in enumerate(lines):
-        if line != "{":
-            continue
-        start = i - 1
-        while start > 0 and lines[start - 1] and not re.match(r"^[}#]|.*;\s*$|^\s*$", lines[start - 1]) :
-            start -= 1
-        signature = " ".join(lines[start:i])
-        match = re.match(r".*?\b(\w+)\s*\((.*)\)\s*(?:__attribute__.*)?$", signature)
-        if not match or "=" in signature.split("(")[0]:
-            continue
-        end = next((j for j in range(i, len(lines)) if lines[j] == "}"), i)
-        parameters = re.sub(r"\([^()]*\)", "", match.group(2)).split(",")
-        inputs = [p for p in parameters if not re.search(r"(\bret\w*|\berr|\bself|^\s*void|^)\s*(\[\w*\])?\s*$", p)]
-        yield match.group(1), start + 1, end - start + 1, len(inputs)
+def check_unused(rooms, used):
+    """Permitted arrows that no include needs. Tests and benches may include everything."""
+    lines = (ROOT / "tools/layers.txt").read_text().split("\n")
+    for number, line in enumerate(lines, 1):
+        room = line.split("->")[0].strip()
+        if room in rooms and room not in ("tests", "bench"):
+            idle = [target for target in rooms[room] if (room, target) not in used]
+            if idle:
+                yield "tools/layers.txt", number, f"nothing in {room} includes {' '.join(idle)}: take it out of the line"
+
+
+def inputs_of(signature):
+    """The parameters of a function, without self, outputs and the error."""
+    parameters = re.match(r".*?\b\w+\s*\((.*)\)\s*(?:__attribute__.*)?$", signature).group(1)
+    parameters = re.sub(r"\([^()]*\)", "", parameters).split(",")
+    return [p for p in parameters if not re.search(r"(\bret\w*|\berr|\bself|^\s*void|^)\s*(\[\w*\])?\s*$", p)]
 
 
 def check_text(path, raw, text):
@@ -158,9 +129,8 @@ def check_text(path, raw, text):
             if library and (name in LIBRARY_BANNED or re.search(r"\bfprintf\s*\(\s*std(out|err)", line)):
                 yield number, f"{name}: library code returns errors; programs print and exit"
     if path.endswith(".c"):
-        for name, line, length, parameters in functions(text):
-            if name in KEYWORDS:
-                continue
+        for name, signature, line, last in functions(text):
+            length, parameters = last - line + 1, len(inputs_of(signature))
             if length > FUNCTION_MAX:
                 yield line, f"{name} has {length} lines (limit {FUNCTION_MAX})"
             if parameters > PARAMETERS_MAX and name not in FIXED_SIGNATURES and not path.startswith("tests/"):
@@ -253,18 +223,20 @@ def main():
     files = tracked()
     rooms = read_layers()
     code = [f for f in files if f.endswith((".c", ".h")) and f.split("/")[0] in SOURCE_ROOMS]
-    findings = []
+    findings, used = [], set()
     findings += [(f, n, w) for f, n, w in check_format(code, fix)]
     for path in code:
         raw = (ROOT / path).read_text()
         text = strip(raw)
-        findings += [(path, n, w) for n, w in check_arrows(path, raw, rooms)]
+        findings += [(path, n, w) for n, w in check_arrows(path, raw, rooms, used)]
         findings += [(path, n, w) for n, w in check_text(path, raw, text)]
         findings += [(path, n, w) for n, w in check_drawings(raw)]
         if path.endswith(".h"):
             findings += [(path, n, w) for n, w in check_header(path, raw)]
     findings += [(p, 1, w) for p, w in check_built(files)]
-    findings += list(words.findings())
+    findings += list(check_unused(rooms, used))
+    for tool in (words, calls, limits):
+        findings += list(tool.findings())
     if not fast and not fix:
         findings += list(check_deep(code))
     for path, number, what in sorted(set(findings)):

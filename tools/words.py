@@ -9,11 +9,9 @@ command line (the strings of cli/). A sentence ends at '.', '!' or '?', or with 
 tools/tidy.py fails when a figure is above its limit below.
 """
 import re
-import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from sources import OUTSIDE, ROOT, tracked
 
 # The limits only go down. To lower one: mend some text, run tools/words.py, and write what its line
 # "all" says, rounded up. Never raise one: mend the new sentence instead.
@@ -33,13 +31,6 @@ DIALECT = re.compile(r"\b(?:" + "|".join("""
     other.than for.want.of sees.to
     """.split()) + r")\b")
 WORD = re.compile(r"[A-Za-z']+")
-OUTSIDE = ("tests/", "bench/", "examples/")
-
-
-def tracked():
-    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
-                         capture_output=True, text=True).stdout
-    return sorted({f for f in out.split("\n") if f and (ROOT / f).is_file()})
 
 
 def room_of(path):
