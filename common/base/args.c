@@ -26,12 +26,6 @@ struct parser {
     bool only_words;    /* after "--" */
 };
 
-bool args_is_positional(const struct args_option *option)
-{
-    return option->kind == ARGS_POSITIONAL || option->kind == ARGS_WORDS ||
-           option->kind == ARGS_COMMAND;
-}
-
 static const struct args_option *row_by_name(const struct args_command *command, struct str name)
 {
     for (const struct args_option *row = command->options; row->name; row++)
@@ -176,12 +170,12 @@ static int read_long(struct parser *parser, const char *word)
     if (row->kind == ARGS_FLAG)
         return equals ? usage_error(parser, "--%.100s does not accept a value", row->name)
                       : add_value(parser, row, text);
-    int rc = 0;
     if (equals)
-        text = equals + 1;
-    else
-        rc = next_word(parser, row, &text);
-    return rc ? rc : add_value(parser, row, text);
+        return add_value(parser, row, equals + 1);
+    int rc = next_word(parser, row, &text);
+    if (rc)
+        return rc;
+    return add_value(parser, row, text);
 }
 
 /* "-abc" is three flags; "-n5" and "-n 5" are a value. */
@@ -245,7 +239,7 @@ static int check_required(const struct parser *parser)
             continue;
         if (!args_is_positional(row))
             return usage_error(parser, "--%.100s is required", row->name);
-        char space[64];
+        char space[ARGS_VALUE_NAME_BYTES];
         return usage_error(parser, "%.100s is missing", args_value_name(row, space));
     }
     return 0;

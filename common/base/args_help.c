@@ -5,16 +5,6 @@
 
 enum { HELP_WIDTH = 80, HELP_COLUMN_MAX = 30 };
 
-const char *args_value_name(const struct args_option *option, char ret[64])
-{
-    if (option->value_name)
-        return option->value_name;
-    str_copy(ret, 64, option->name);
-    for (char *p = ret; *p; p++)
-        *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
-    return ret;
-}
-
 static bool has_options(const struct args_command *command)
 {
     for (const struct args_option *row = command->options; row->name; row++)
@@ -27,7 +17,7 @@ int args_usage(const struct args_command *command, struct buf *out)
 {
     buf_printf(out, "usage: %s%s", command->program, has_options(command) ? " [options]" : "");
     for (const struct args_option *row = command->options; row->name; row++) {
-        char space[64];
+        char space[ARGS_VALUE_NAME_BYTES];
         const char *name = args_value_name(row, space);
         const char *dots = row->kind == ARGS_WORDS ? "..." : "";
         if (!args_is_positional(row)) {
@@ -48,7 +38,7 @@ int args_usage(const struct args_command *command, struct buf *out)
 /* "  -n, --nodes COUNT" */
 static void left_column(const struct args_option *row, struct buf *out)
 {
-    char space[64];
+    char space[ARGS_VALUE_NAME_BYTES];
     if (args_is_positional(row)) {
         buf_printf(out, "  %s", args_value_name(row, space));
         return;

@@ -4,9 +4,11 @@
 
 #include "common/base/args.h"
 
+enum { ARGS_VALUE_NAME_BYTES = 64 };
+
 bool args_is_positional(const struct args_option *option);
 
 /* The value's name in the help: its value_name, or its name in capitals. */
-const char *args_value_name(const struct args_option *option, char ret[64]);
+const char *args_value_name(const struct args_option *option, char ret[ARGS_VALUE_NAME_BYTES]);
 
 #endif

@@ -44,6 +44,11 @@ bool str_next(struct str *rest, char separator, struct str *ret_part)
     return true;
 }
 
+const char *str_plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 bool str_starts(const char *text, const char *prefix)
 {
     return strncmp(text, prefix, strlen(prefix)) == 0;
@@ -208,10 +213,16 @@ bool utf8_valid(const char *s, size_t size)
     return true;
 }
 
+bool utf8_continues(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
 size_t utf8_columns(const char *s)
 {
     size_t columns = 0;
     for (; *s; s++)
-        columns += ((unsigned char)*s & 0xc0) != 0x80;
+        if (!utf8_continues(*s))
+            columns++;
     return columns;
 }

@@ -1,5 +1,5 @@
-/* Strings: copies that notice truncation, comparison, splitting, nearest names, UTF-8. Nothing here
- * allocates. Any thread.
+/* Strings: copies that notice truncation, comparison, splitting, nearest names, plurals, UTF-8.
+ * Nothing here allocates. Any thread.
  */
 #ifndef BASE_STR_H
 #define BASE_STR_H
@@ -20,6 +20,9 @@ struct str str_trim(struct str s); /* without spaces, tabs and line ends at both
 /* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b," gives
  * "a", "", "b"; an empty view gives nothing. */
 bool str_next(struct str *rest, char separator, struct str *ret_part);
+
+/* The end of a noun of which there are `count`: "" of one, else "s". */
+const char *str_plural(int64_t count);
 
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
@@ -45,6 +48,7 @@ const char *str_nearest(const char *text, const char *const *names);
 size_t utf8_decode(const char *s, size_t size, uint32_t *ret_code_point);
 size_t utf8_encode(uint32_t code_point, char ret[4]); /* 0 if it is not a scalar value */
 bool utf8_valid(const char *s, size_t size);
+bool utf8_continues(char byte);     /* not the first byte of its sequence */
 size_t utf8_columns(const char *s); /* code points: what a terminal needs to align columns */
 
 #endif

@@ -26,7 +26,7 @@ Test(crc32c, hardware_and_table_agree_at_every_length_and_alignment)
     unsigned char bytes[300];
     struct rng rng;
     if (!crc32c_has_hardware())
-        cr_skip("SKIPPED: this processor has no CRC-32C instruction");
+        cr_skip_test("this processor has no CRC-32C instruction");
     rng_seed(&rng, 7);
     rng_fill(&rng, bytes, sizeof(bytes));
     for (size_t start = 0; start < 9; start++)

@@ -69,7 +69,7 @@ Test(parse, numbers_do_not_depend_on_the_locale)
     double x = 0;
     char text[FORMAT_MAX];
     if (!setlocale(LC_NUMERIC, "de_DE.UTF-8"))
-        cr_skip("SKIPPED: no locale with a decimal comma is installed");
+        cr_skip_test("no locale with a decimal comma is installed");
     cr_assert_eq(parse_f64("1.5", &x, NULL), 0);
     cr_assert_eq(x, 1.5);
     cr_assert_str_eq(format_f64(1.5, text), "1.5");

@@ -127,3 +127,11 @@ Test(utf8, malformed_sequences_are_refused)
     }
     cr_assert_eq(utf8_columns("a\xc3\xa9\xf0\x9f\x8c\x8d"), 3);
 }
+
+Test(str, plural_of_all_but_one)
+{
+    cr_expect_str_eq(str_plural(1), "");
+    cr_expect_str_eq(str_plural(0), "s");
+    cr_expect_str_eq(str_plural(2), "s");
+    cr_expect_str_eq(str_plural(-1), "s");
+}
