@@ -1,27 +1,17 @@
 #include "cli/sim_files.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/sim_draw.h"
+#include "cli/sim_input.h"
+#include "cli/sim_trace.h"
 #include "common/base/arena.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
-#include "common/env/disk_os.h"
-#include "common/env/paths.h"
 
-enum { TREE_ARENA_BYTES = 512 << 20, COUNT_MAX = 1 << 20 };
-
-int sim_read_text(const char *path, char **ret, size_t *ret_size, struct error *err)
-{
-    char absolute[PATH_MAX];
-    struct disk disk = disk_os();
-    int rc = paths_absolute(absolute, sizeof(absolute), path, err);
-    return rc < 0 ? rc
-                  : disk.read_file(disk.self, absolute, SIM_FILE_MAX_BYTES, ret, ret_size, err);
-}
+enum { TREE_ARENA_BYTES = 512 << 20 };
 
 static int read_yaml(const char *path, struct arena *arena, struct tree **ret, struct error *err)
 {
@@ -79,8 +69,8 @@ static int read_count(const struct tree *map, const char *key, int *ret, struct 
     if (!node)
         return 0;
     int rc = tree_read_i64(node, &value, err);
-    if (rc == 0 && (value < 0 || value > COUNT_MAX))
-        rc = tree_fail(node, err, "0 to %d", COUNT_MAX);
+    if (rc == 0 && (value < 0 || value > SIM_COUNT_MAX))
+        rc = tree_fail(node, err, "0 to %d", SIM_COUNT_MAX);
     if (rc == 0)
         *ret = (int)value;
     return rc;
@@ -210,28 +200,6 @@ int sim_read_cluster(const char *path, struct rehearsal *ret, struct error *err)
 
 /* Workload */
 
-struct rehearsal_job *sim_add_job(struct rehearsal *rehearsal, struct error *err)
-{
-    enum { GROW = 1024 };
-    if (rehearsal->jobs_count >= REHEARSAL_JOBS_MAX) {
-        error_set(err, E_RESOURCE_EXHAUSTED, "more than %d jobs", REHEARSAL_JOBS_MAX);
-        return NULL;
-    }
-    if (rehearsal->jobs_count % GROW == 0) {
-        struct rehearsal_job *jobs =
-            realloc(rehearsal->jobs, sizeof(*jobs) * (size_t)(rehearsal->jobs_count + GROW));
-        if (!jobs) {
-            error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-            return NULL;
-        }
-        rehearsal->jobs = jobs;
-    }
-    struct rehearsal_job *job = &rehearsal->jobs[rehearsal->jobs_count++];
-    *job = (struct rehearsal_job){
-        .tenant = "default", .nodes_min = 1, .nodes_max = 1, .workers_per_node = 1, .slots = 1};
-    return job;
-}
-
 struct stream { /* the keys of a job; each job draws new values */
     struct sim_draw every, duration, nodes, min_nodes, workers, slots, priority, runtime;
     char name[40], tenant[REHEARSAL_NAME_MAX + 1], topology[REHEARSAL_NAME_MAX + 1];
@@ -291,18 +259,6 @@ static int read_stream(const struct tree *map, bool generated, struct stream *re
     return rc < 0 ? rc : read_name(map, "tenant", ret->tenant, sizeof(ret->tenant), err);
 }
 
-int sim_whole(double value, int least)
-{
-    return value >= COUNT_MAX ? COUNT_MAX : value > least ? (int)value : least;
-}
-
-int64_t sim_ms(double ms)
-{
-    if (ms > (double)REHEARSAL_TIME_MAX_MS)
-        return REHEARSAL_TIME_MAX_MS + 1;
-    return ms >= 0 ? (int64_t)ms : -1;
-}
-
 static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit_ms, int number,
                     struct rehearsal *ret, struct error *err)
 {
@@ -316,7 +272,7 @@ static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit
     job->nodes_min = min > 0 && min < job->nodes_max ? min : job->nodes_max;
     job->workers_per_node = sim_whole(sim_draw_next(&stream->workers, rng), 1);
     job->slots = sim_whole(sim_draw_next(&stream->slots, rng), 1);
-    job->priority = sim_whole(sim_draw_next(&stream->priority, rng), -COUNT_MAX);
+    job->priority = sim_whole(sim_draw_next(&stream->priority, rng), -SIM_COUNT_MAX);
     job->max_runtime_ms = sim_ms(sim_draw_next(&stream->runtime, rng));
     (void)str_copy(job->tenant, sizeof(job->tenant), stream->tenant);
     (void)str_copy(job->topology, sizeof(job->topology), stream->topology);

@@ -1,9 +1,10 @@
-/* Workloads of one job per line. */
+#include "cli/sim_trace.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/sim_files.h"
+#include "cli/sim_input.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 
@@ -32,7 +33,7 @@ static char *next_line(struct lines *lines, char comment)
     return NULL;
 }
 
-static int split(char *line, const char *by, bool runs, char *ret[FIELDS_MAX])
+static int split_line(char *line, const char *by, bool runs, char *ret[FIELDS_MAX])
 {
     int count = 0;
     while (count < FIELDS_MAX && *line) {
@@ -48,7 +49,8 @@ static int split(char *line, const char *by, bool runs, char *ret[FIELDS_MAX])
     return count;
 }
 
-static int fail(const struct lines *lines, struct error *err, const char *what, const char *word)
+static int fail_at_line(const struct lines *lines, struct error *err, const char *what,
+                        const char *word)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s:%d: %s '%.60s'", lines->path, lines->number, what, word);
     return E_INVALID_ARGUMENT;
@@ -84,7 +86,7 @@ static int read_ms(const char *word, int64_t *ret)
 static int read_int(const char *word, int64_t min, int *ret)
 {
     int64_t value;
-    int rc = parse_i64(word, min, 1 << 20, &value, NULL);
+    int rc = parse_i64(word, min, SIM_COUNT_MAX, &value, NULL);
     if (rc == 0)
         *ret = (int)value;
     return rc;
@@ -121,17 +123,17 @@ static int read_header(struct lines *lines, enum column ret[FIELDS_MAX], int *re
                        struct error *err)
 {
     char *words[FIELDS_MAX], *line = next_line(lines, '#');
-    int count = line ? split(line, ",", false, words) : 0;
+    int count = line ? split_line(line, ",", false, words) : 0;
     for (int i = 0; i < count; i++) {
         int at = 0;
         while (columns[at] && strcmp(columns[at], words[i]) != 0)
             at++;
         if (!columns[at])
-            return fail(lines, err, "unknown column", words[i]);
+            return fail_at_line(lines, err, "unknown column", words[i]);
         ret[i] = (enum column)at;
     }
     *ret_count = count;
-    return count ? 0 : fail(lines, err, "no line with the names of its columns", "");
+    return count ? 0 : fail_at_line(lines, err, "no line with the names of its columns", "");
 }
 
 static int read_row(struct lines *lines, char *line, const enum column *names, int count,
@@ -139,14 +141,14 @@ static int read_row(struct lines *lines, char *line, const enum column *names, i
 {
     char *words[FIELDS_MAX];
     struct rehearsal_job *job = sim_add_job(ret, err);
-    int found = split(line, ",", false, words);
+    int found = split_line(line, ",", false, words);
     if (!job)
         return err->code;
     (void)str_printf(job->name, sizeof(job->name), "line-%d", lines->number);
     job->nodes_min = 0;
     for (int i = 0; i < found && i < count; i++)
         if (*words[i] && set_column(job, names[i], words[i]) < 0)
-            return fail(lines, err, columns[names[i]], words[i]);
+            return fail_at_line(lines, err, columns[names[i]], words[i]);
     if (job->nodes_min < 1 || job->nodes_min > job->nodes_max)
         job->nodes_min = job->nodes_max;
     return 0;
@@ -185,10 +187,10 @@ static int read_swf_line(struct lines *lines, char *line, int slots, struct rehe
 {
     char *words[FIELDS_MAX];
     double values[FIELDS_MAX] = {0};
-    int count = split(line, " \t", true, words);
+    int count = split_line(line, " \t", true, words);
     for (int i = 0; i < count; i++)
         if (parse_f64(words[i], &values[i], NULL) < 0)
-            return fail(lines, err, "no number:", words[i]);
+            return fail_at_line(lines, err, "no number:", words[i]);
     int wanted = sim_whole(values[values[SWF_WANTED] > 0 ? SWF_WANTED : SWF_USED], 0);
     if (count <= SWF_USER || wanted < 1 || values[SWF_RUN] < 0)
         return 0; /* cancelled before it ran */

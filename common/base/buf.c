@@ -27,18 +27,18 @@ void buf_clear(struct buf *buf)
         buf->data[0] = '\0';
 }
 
-static int refuse(struct buf *buf)
+static int fail_append(struct buf *buf)
 {
     buf->failed = true;
     return E_RESOURCE_EXHAUSTED;
 }
 
 /* Room for `more` bytes and the NUL. */
-static int reserve(struct buf *buf, size_t more)
+static int reserve_bytes(struct buf *buf, size_t more)
 {
     size_t max = buf->max_bytes ? buf->max_bytes : (size_t)BUF_DEFAULT_MAX_BYTES;
     if (buf->failed || more > max || buf->size > max - more)
-        return refuse(buf);
+        return fail_append(buf);
     size_t need = buf->size + more + 1;
     if (need <= buf->capacity)
         return 0;
@@ -49,7 +49,7 @@ static int reserve(struct buf *buf, size_t more)
         capacity = max + 1;
     char *data = realloc(buf->data, capacity);
     if (!data)
-        return refuse(buf);
+        return fail_append(buf);
     buf->data = data;
     buf->capacity = capacity;
     return 0;
@@ -57,7 +57,7 @@ static int reserve(struct buf *buf, size_t more)
 
 int buf_append(struct buf *buf, const void *data, size_t size)
 {
-    int rc = reserve(buf, size);
+    int rc = reserve_bytes(buf, size);
     if (rc)
         return rc;
     if (size)
@@ -79,7 +79,7 @@ int buf_char(struct buf *buf, char c)
 
 int buf_fill(struct buf *buf, char c, size_t count)
 {
-    int rc = reserve(buf, count);
+    int rc = reserve_bytes(buf, count);
     if (rc)
         return rc;
     memset(buf->data + buf->size, c, count);
@@ -93,7 +93,7 @@ int buf_vprintf(struct buf *buf, const char *fmt, va_list ap)
     va_list again;
     va_copy(again, ap);
     int length = vsnprintf(NULL, 0, fmt, ap);
-    int rc = length < 0 ? refuse(buf) : reserve(buf, (size_t)length);
+    int rc = length < 0 ? fail_append(buf) : reserve_bytes(buf, (size_t)length);
     if (rc == 0) {
         vsnprintf(buf->data + buf->size, (size_t)length + 1, fmt, again);
         buf->size += (size_t)length;
@@ -177,7 +177,7 @@ const char *buf_cstr(const struct buf *buf)
 
 char *buf_take(struct buf *buf, size_t *ret_size)
 {
-    if (buf->failed || reserve(buf, 0))
+    if (buf->failed || reserve_bytes(buf, 0))
         return NULL;
     char *data = buf->data;
     data[buf->size] = '\0';

@@ -13,7 +13,7 @@ struct key {
     const char *name;
 };
 
-static int compare(struct key key, const struct map_entry *entry)
+static int compare_key(struct key key, const struct map_entry *entry)
 {
     if (key.name)
         return strcmp(key.name, entry->name);
@@ -25,14 +25,14 @@ static int height(const struct map_entry *entry)
     return entry ? entry->height : 0;
 }
 
-static void measure(struct map_entry *entry)
+static void set_height(struct map_entry *entry)
 {
     int left = height(entry->left), right = height(entry->right);
     entry->height = 1 + (left > right ? left : right);
 }
 
 /* Put `with` where `entry` hangs. */
-static void replace(struct map *map, struct map_entry *entry, struct map_entry *with)
+static void replace_child(struct map *map, struct map_entry *entry, struct map_entry *with)
 {
     struct map_entry *parent = entry->parent;
     if (!parent)
@@ -48,11 +48,11 @@ static void replace(struct map *map, struct map_entry *entry, struct map_entry *
 /*      e            r
  *     a r    ->    e c
  *      b c        a b        and its mirror; returns the new top */
-static struct map_entry *rotate(struct map *map, struct map_entry *entry, int to_left)
+static struct map_entry *rotate_entry(struct map *map, struct map_entry *entry, int to_left)
 {
     struct map_entry *top = to_left ? entry->right : entry->left;
     struct map_entry *middle = to_left ? top->left : top->right;
-    replace(map, entry, top);
+    replace_child(map, entry, top);
     if (to_left) {
         entry->right = middle;
         top->left = entry;
@@ -63,27 +63,27 @@ static struct map_entry *rotate(struct map *map, struct map_entry *entry, int to
     if (middle)
         middle->parent = entry;
     entry->parent = top;
-    measure(entry);
-    measure(top);
+    set_height(entry);
+    set_height(top);
     return top;
 }
 
 /* From `entry` up, as far as heights change. */
-static void rebalance(struct map *map, struct map_entry *entry)
+static void rebalance_from(struct map *map, struct map_entry *entry)
 {
     while (entry) {
         int was = entry->height;
         int lean = height(entry->left) - height(entry->right);
         if (lean > 1) {
             if (height(entry->left->left) < height(entry->left->right))
-                rotate(map, entry->left, 1);
-            entry = rotate(map, entry, 0);
+                rotate_entry(map, entry->left, 1);
+            entry = rotate_entry(map, entry, 0);
         } else if (lean < -1) {
             if (height(entry->right->right) < height(entry->right->left))
-                rotate(map, entry->right, 0);
-            entry = rotate(map, entry, 1);
+                rotate_entry(map, entry->right, 0);
+            entry = rotate_entry(map, entry, 1);
         } else {
-            measure(entry);
+            set_height(entry);
         }
         if (entry->height == was)
             break;
@@ -128,14 +128,14 @@ static void seen_grow(struct map *map)
     map->seen_size = size;
 }
 
-static struct map_entry *find(const struct map *map, struct key key)
+static struct map_entry *find_entry(const struct map *map, struct key key)
 {
     struct map_entry **seen = seen_slot(map, key);
-    if (seen && *seen && compare(key, *seen) == 0)
+    if (seen && *seen && compare_key(key, *seen) == 0)
         return *seen;
     struct map_entry *entry = map->root;
     while (entry) {
-        int order = compare(key, entry);
+        int order = compare_key(key, entry);
         if (order == 0)
             break;
         entry = order < 0 ? entry->left : entry->right;
@@ -150,7 +150,7 @@ static struct map_entry *at_least(const struct map *map, struct key key)
     struct map_entry *best = NULL;
     struct map_entry *entry = map->root;
     while (entry) {
-        if (compare(key, entry) <= 0) {
+        if (compare_key(key, entry) <= 0) {
             best = entry;
             entry = entry->left;
         } else {
@@ -180,7 +180,7 @@ static int set(struct map *map, struct key key, void *value, void **ret_old)
     void *old = NULL;
     while (*link) {
         parent = *link;
-        int order = compare(key, parent);
+        int order = compare_key(key, parent);
         if (order == 0) {
             old = parent->value;
             parent->value = value;
@@ -195,7 +195,7 @@ static int set(struct map *map, struct key key, void *value, void **ret_old)
         entry->parent = parent;
         *link = entry;
         map->count++;
-        rebalance(map, parent);
+        rebalance_from(map, parent);
         if (map->count >= SEEN_FROM && map->count * SEEN_PER_ENTRY > map->seen_size)
             seen_grow(map);
         struct map_entry **seen = seen_slot(map, key);
@@ -212,12 +212,12 @@ static void unlink_entry(struct map *map, struct map_entry *entry)
     struct map_entry *deepest; /* where heights may have changed */
     if (!entry->left || !entry->right) {
         deepest = entry->parent;
-        replace(map, entry, entry->left ? entry->left : entry->right);
+        replace_child(map, entry, entry->left ? entry->left : entry->right);
     } else {
         struct map_entry *successor = map_next(entry);
         deepest = successor->parent == entry ? successor : successor->parent;
-        replace(map, successor, successor->right);
-        replace(map, entry, successor);
+        replace_child(map, successor, successor->right);
+        replace_child(map, entry, successor);
         successor->left = entry->left;
         successor->right = entry->right;
         successor->height = entry->height;
@@ -226,12 +226,12 @@ static void unlink_entry(struct map *map, struct map_entry *entry)
         if (successor->right)
             successor->right->parent = successor;
     }
-    rebalance(map, deepest);
+    rebalance_from(map, deepest);
 }
 
-static void *take(struct map *map, struct key key)
+static void *take_value(struct map *map, struct key key)
 {
-    struct map_entry *entry = find(map, key);
+    struct map_entry *entry = find_entry(map, key);
     if (!entry)
         return NULL;
     void *value = entry->value;
@@ -312,7 +312,7 @@ struct map_entry *map_previous(const struct map_entry *entry)
 
 struct map_entry *map_find(const struct map *map, uint64_t key)
 {
-    return find(map, (struct key){.number = key});
+    return find_entry(map, (struct key){.number = key});
 }
 
 void *map_get(const struct map *map, uint64_t key)
@@ -328,7 +328,7 @@ int map_set(struct map *map, uint64_t key, void *value, void **ret_old)
 
 void *map_remove(struct map *map, uint64_t key)
 {
-    return take(map, (struct key){.number = key});
+    return take_value(map, (struct key){.number = key});
 }
 
 struct map_entry *map_at_least(const struct map *map, uint64_t key)
@@ -343,7 +343,7 @@ void strmap_fini(struct strmap *map)
 
 struct map_entry *strmap_find(const struct strmap *map, const char *name)
 {
-    return find(&map->tree, (struct key){.name = name});
+    return find_entry(&map->tree, (struct key){.name = name});
 }
 
 void *strmap_get(const struct strmap *map, const char *name)
@@ -359,7 +359,7 @@ int strmap_set(struct strmap *map, const char *name, void *value, void **ret_old
 
 void *strmap_remove(struct strmap *map, const char *name)
 {
-    return take(&map->tree, (struct key){.name = name});
+    return take_value(&map->tree, (struct key){.name = name});
 }
 
 struct map_entry *strmap_first(const struct strmap *map)

@@ -59,7 +59,7 @@ struct tree *tree_map(struct arena *arena)
     return node_new(arena, TREE_MAP);
 }
 
-static void append(struct tree *parent, struct tree *child)
+static void append_child(struct tree *parent, struct tree *child)
 {
     child->parent = parent;
     child->next = NULL;
@@ -80,7 +80,7 @@ static struct tree *previous_of(const struct tree *child)
 }
 
 /* Put `with` (NULL: nothing) where `child` is. */
-static void exchange(struct tree *child, struct tree *with)
+static void exchange_child(struct tree *child, struct tree *with)
 {
     struct tree *parent = child->parent;
     struct tree *previous = previous_of(child);
@@ -108,9 +108,9 @@ int tree_map_set(struct arena *arena, struct tree *map, const char *key, struct 
     if (!value->key)
         return E_RESOURCE_EXHAUSTED;
     if (old)
-        exchange(old, value);
+        exchange_child(old, value);
     else
-        append(map, value);
+        append_child(map, value);
     return 0;
 }
 
@@ -119,7 +119,7 @@ int tree_list_add(struct tree *list, struct tree *value)
     if (!list || !value)
         return E_RESOURCE_EXHAUSTED;
     value->key = NULL;
-    append(list, value);
+    append_child(list, value);
     return 0;
 }
 
@@ -128,7 +128,7 @@ int tree_map_remove(struct tree *map, const char *key)
     struct tree *child = tree_get(map, key);
     if (!child)
         return E_NOT_FOUND;
-    exchange(child, NULL);
+    exchange_child(child, NULL);
     return 0;
 }
 
@@ -171,7 +171,7 @@ struct tree *tree_copy(struct arena *arena, const struct tree *node)
         at = next;
         copy = copy_alone(arena, next);
         if (copy)
-            append(parent, copy);
+            append_child(parent, copy);
     }
     return NULL;
 }

@@ -25,8 +25,8 @@ static void advance(struct json *json, size_t bytes)
         if (*json->at == '\n') {
             json->line++;
             json->column = 1;
-        } else {
-            json->column += ((unsigned char)*json->at & 0xc0) != 0x80;
+        } else if (!utf8_continues(*json->at)) {
+            json->column++;
         }
     }
 }

@@ -272,5 +272,7 @@ int tree_write_yaml(const struct tree *node, struct buf *out, struct error *err)
 {
     struct writer writer = {.out = out, .root = node, .enter = yaml_enter, .leave = yaml_leave};
     int rc = check_yaml_keys(node, err);
-    return rc ? rc : walk(&writer, err);
+    if (rc)
+        return rc;
+    return walk(&writer, err);
 }

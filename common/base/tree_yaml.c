@@ -112,7 +112,7 @@ static bool wants_key(const struct yaml *yaml)
     return yaml->parse.in && yaml->parse.in->kind == TREE_MAP && !yaml->key;
 }
 
-static int add(struct yaml *yaml, const yaml_event_t *event, struct tree *value)
+static int add_value(struct yaml *yaml, const yaml_event_t *event, struct tree *value)
 {
     value->key = yaml->key;
     value->line = yaml->key ? yaml->key_line : place_line(event);
@@ -152,7 +152,7 @@ static int on_scalar(struct yaml *yaml, const yaml_event_t *event)
         error_hint(yaml->parse.err, "put it in quotes if it is a text");
         return rc;
     }
-    return add(yaml, event, &value);
+    return add_value(yaml, event, &value);
 }
 
 static int on_container(struct yaml *yaml, const yaml_event_t *event, enum tree_kind kind)
@@ -160,7 +160,7 @@ static int on_container(struct yaml *yaml, const yaml_event_t *event, enum tree_
     struct tree value = {.kind = kind};
     if (wants_key(yaml))
         return fail_at(yaml, event, "a key must be a word, not a list or a map");
-    return add(yaml, event, &value);
+    return add_value(yaml, event, &value);
 }
 
 static int refuse_extras(const struct yaml *yaml, const yaml_event_t *event, const void *anchor,
@@ -185,15 +185,21 @@ static int on_event(struct yaml *yaml, const yaml_event_t *event)
         return fail_at(yaml, event, "aliases ('*name') are not supported");
     case YAML_SCALAR_EVENT:
         rc = refuse_extras(yaml, event, event->data.scalar.anchor, event->data.scalar.tag);
-        return rc ? rc : on_scalar(yaml, event);
+        if (rc)
+            return rc;
+        return on_scalar(yaml, event);
     case YAML_SEQUENCE_START_EVENT:
         rc = refuse_extras(yaml, event, event->data.sequence_start.anchor,
                            event->data.sequence_start.tag);
-        return rc ? rc : on_container(yaml, event, TREE_LIST);
+        if (rc)
+            return rc;
+        return on_container(yaml, event, TREE_LIST);
     case YAML_MAPPING_START_EVENT:
         rc = refuse_extras(yaml, event, event->data.mapping_start.anchor,
                            event->data.mapping_start.tag);
-        return rc ? rc : on_container(yaml, event, TREE_MAP);
+        if (rc)
+            return rc;
+        return on_container(yaml, event, TREE_MAP);
     case YAML_SEQUENCE_END_EVENT:
     case YAML_MAPPING_END_EVENT:
         return tree_parse_close(&yaml->parse);

@@ -108,7 +108,7 @@ static const char *listed(const char *values, char *ret, size_t size)
     return ret;
 }
 
-static void tell_idle(const struct rule *rule, const char *has, struct finding *ret)
+static void describe_idle(const struct rule *rule, const char *has, struct finding *ret)
 {
     const char *name = setting_rows[rule->setting].name, *needs = setting_rows[rule->needs].name;
     if (rule->values)
@@ -122,8 +122,8 @@ static void tell_idle(const struct rule *rule, const char *has, struct finding *
 }
 
 /* `sure`: the caller knows that the other setting does not change. */
-static void tell_contradiction(const struct rule *rule, const char *const given[SETTINGS_COUNT],
-                               bool sure, struct finding *ret)
+static void describe_contradiction(const struct rule *rule, const char *const given[SETTINGS_COUNT],
+                                   bool sure, struct finding *ret)
 {
     enum { LIST_MAX = 64 };
     char list[LIST_MAX];
@@ -139,7 +139,7 @@ static void tell_contradiction(const struct rule *rule, const char *const given[
                          strchr("aeiou", *needs) ? "an" : "a", needs, unless);
 }
 
-static void tell_lack(const struct rule *rule, const char *has, struct finding *ret)
+static void describe_lack(const struct rule *rule, const char *has, struct finding *ret)
 {
     enum { LIST_MAX = 64 };
     char list[LIST_MAX];
@@ -149,20 +149,20 @@ static void tell_lack(const struct rule *rule, const char *has, struct finding *
         setting_rows[rule->setting].name, has, listed(rule->values, list, sizeof(list)));
 }
 
-static void tell(const struct rule *rule, const char *const given[SETTINGS_COUNT], enum judge judge,
-                 struct finding *ret)
+static void describe_finding(const struct rule *rule, const char *const given[SETTINGS_COUNT],
+                             enum judge judge, struct finding *ret)
 {
     bool worker = judge == JUDGE_WORKER;
     *ret = (struct finding){.setting = rule->setting};
     switch (rule->verdict) {
     case IDLE:
-        tell_idle(rule, value(given, rule->needs), ret);
+        describe_idle(rule, value(given, rule->needs), ret);
         return;
     case CONTRADICTS:
-        tell_contradiction(rule, given, worker || given[rule->needs], ret);
+        describe_contradiction(rule, given, worker || given[rule->needs], ret);
         return;
     case LACKING:
-        tell_lack(rule, given[rule->setting], ret);
+        describe_lack(rule, given[rule->setting], ret);
         return;
     }
 }
@@ -175,12 +175,13 @@ int settings_judge(const char *const given[SETTINGS_COUNT], enum judge judge,
         if (!speaks(&rules[i], given) || met(&rules[i], given))
             continue;
         struct finding next;
-        tell(&rules[i], given, judge, &next);
+        describe_finding(&rules[i], given, judge, &next);
         bool told = count > 0 && ret[count - 1].setting == next.setting;
         if (told && (ret[count - 1].refused || !next.refused))
             continue;
         ret[told ? count - 1 : count] = next;
-        count += !told;
+        if (!told)
+            count++;
     }
     return count;
 }

@@ -15,11 +15,15 @@ static int misfit(enum setting setting, int64_t size, bool whole, int64_t ranks,
 int settings_mesh(const struct mesh_sizes *sizes, bool cut, int64_t ranks, struct error *err)
 {
     int rc = misfit(SETTING_MESH_DP, sizes->dp, true, ranks, err);
-    rc = rc ? rc : misfit(SETTING_MESH_DP_REPLICATE, sizes->dp_replicate, !cut, ranks, err);
-    rc = rc || !cut ? rc : misfit(SETTING_MESH_DP_SHARD, sizes->dp_shard, false, ranks, err);
-    if (rc || !cut || !sizes->dp_replicate || !sizes->dp_shard ||
-        sizes->dp_replicate == ranks / sizes->dp_shard)
+    if (!rc)
+        rc = misfit(SETTING_MESH_DP_REPLICATE, sizes->dp_replicate, !cut, ranks, err);
+    if (!rc && cut)
+        rc = misfit(SETTING_MESH_DP_SHARD, sizes->dp_shard, false, ranks, err);
+    if (rc)
         return rc;
+    if (!cut || !sizes->dp_replicate || !sizes->dp_shard ||
+        sizes->dp_replicate == ranks / sizes->dp_shard)
+        return 0;
     return error_set(err, E_INVALID_ARGUMENT,
                      "mesh.dp_replicate %lld times mesh.dp_shard %lld is not the %lld ranks that "
                      "there are",

@@ -286,7 +286,8 @@ int checkpoint_numbers(const char *path, struct train_numbers *ret, struct error
 {
     struct load load = {.folder = -1};
     int rc = open_manifest(&load, path, err);
-    rc = rc ? rc : load_numbers(&load, ret, err);
+    if (!rc)
+        rc = load_numbers(&load, ret, err);
     load_close(&load);
     if (rc)
         (void)error_wrap(err, "checkpoint %s", path);

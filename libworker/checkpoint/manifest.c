@@ -302,7 +302,7 @@ static int read_models(const struct tree *list, struct manifest *manifest, struc
 {
     const struct tree *node;
     const char **models;
-    int rc = 0;
+    int rc;
     if (!list)
         return 0;
     if (list->kind != TREE_LIST || list->count > MANIFEST_MODELS_MAX)
@@ -310,9 +310,12 @@ static int read_models(const struct tree *list, struct manifest *manifest, struc
     manifest->models = models = arena_array(&manifest->arena, list->count + 1, sizeof(*models));
     if (!models)
         return no_room(&manifest->arena, err);
-    tree_each(node, list)
-        rc = rc ? rc : read_model(node, &manifest->arena, &models[manifest->n_models++], err);
-    return rc;
+    tree_each(node, list) {
+        rc = read_model(node, &manifest->arena, &models[manifest->n_models++], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
 
 static int read_head(const struct tree *root, struct manifest *manifest, struct error *err)

@@ -94,13 +94,17 @@ static int read_scale(const struct tree *node, struct unit_numbers *unit, struct
     if (tree_read_f64(scale, &unit->loss_scale, err) || !(unit->loss_scale > 0))
         return error_set(err, WK_EIO, "\"loss_scale\" is no positive number");
     int rc = read_count(node, "clean_steps", &unit->clean_steps, err);
-    return rc ? rc : read_count(node, "skipped_steps", &unit->skipped_steps, err);
+    if (rc)
+        return rc;
+    return read_count(node, "skipped_steps", &unit->skipped_steps, err);
 }
 
 static int read_unit(const struct tree *node, struct unit_numbers *unit, struct error *err)
 {
     int rc = read_count(node, "optimizer_steps", &unit->optimizer_steps, err);
-    return rc ? rc : read_scale(node, unit, err);
+    if (rc)
+        return rc;
+    return read_scale(node, unit, err);
 }
 
 static int read_units(const struct tree *root, struct train_numbers *numbers, struct error *err)
@@ -112,16 +116,19 @@ static int read_units(const struct tree *root, struct train_numbers *numbers, st
     }
     if (list->kind != TREE_LIST || list->count < 2 || list->count > NUMBERS_UNITS_MAX)
         return error_set(err, WK_EIO, "\"units\" is no list of 2 to %d", NUMBERS_UNITS_MAX);
-    int rc = 0;
     tree_each(node, list) {
         struct unit_numbers *unit = &numbers->units[numbers->n_units++];
-        rc = rc ? rc : read_unit(node, unit, err);
-        rc = rc ? rc : read_count(node, "done", &unit->done, err);
-        rc = rc ? rc : read_count(node, "taken", &unit->taken, err);
+        int rc = read_unit(node, unit, err);
+        if (!rc)
+            rc = read_count(node, "done", &unit->done, err);
+        if (!rc)
+            rc = read_count(node, "taken", &unit->taken, err);
         if (!rc && unit->taken > unit->done)
             rc = error_set(err, WK_EIO, "a unit has more windows taken than done");
+        if (rc)
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int read_all(const struct tree *root, struct train_numbers *numbers, struct error *err)

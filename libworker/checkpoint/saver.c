@@ -56,7 +56,7 @@ static int write_one(struct saver *saver, const struct checkpoint_write *what, s
     return rc;
 }
 
-static void *run(void *arg)
+static void *run_saver(void *arg)
 {
     struct saver *saver = arg;
     (void)pthread_mutex_lock(&saver->lock);
@@ -95,7 +95,7 @@ int saver_new(const struct saver_options *options, struct saver **ret, struct er
     }
     (void)pthread_mutex_init(&saver->lock, NULL);
     (void)pthread_cond_init(&saver->changed, NULL);
-    if (pthread_create(&saver->thread, NULL, run, saver)) {
+    if (pthread_create(&saver->thread, NULL, run_saver, saver)) {
         (void)pthread_cond_destroy(&saver->changed);
         (void)pthread_mutex_destroy(&saver->lock);
         free(saver);

@@ -111,7 +111,9 @@ static int shard_header(struct draft *draft, struct buf *out, struct error *err)
     }
     int rc = safetensors_write_header(entries, held, out);
     free(entries);
-    return rc ? error_set(err, rc, "no memory for the header of %d tensors", n) : 0;
+    if (rc)
+        return error_set(err, rc, "no memory for the header of %d tensors", n);
+    return 0;
 }
 
 static int write_tensors(struct draft *draft, int fd, struct error *err)
@@ -313,7 +315,7 @@ static int collect_shards(struct draft *draft, struct error *err)
 }
 
 /* The folder that is left under the temporary name has the older content. */
-static int replace(struct draft *draft, struct error *err)
+static int replace_older(struct draft *draft, struct error *err)
 {
     if (renameat2(AT_FDCWD, draft->temporary, AT_FDCWD, draft->path, RENAME_EXCHANGE) == 0) {
         memcpy(draft->older, draft->temporary, sizeof(draft->older));
@@ -337,12 +339,14 @@ static int replace(struct draft *draft, struct error *err)
 
 static int put_in_place(struct draft *draft, struct error *err)
 {
-    int rc = 0;
-    if (rename(draft->temporary, draft->path))
-        rc = errno == ENOTEMPTY || errno == EEXIST
-                 ? replace(draft, err)
-                 : error_errno(err, errno, "renaming %s", draft->temporary);
-    return rc ? rc : file_sync_folder(draft->what->dir, err);
+    if (rename(draft->temporary, draft->path)) {
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            return error_errno(err, errno, "renaming %s", draft->temporary);
+        int rc = replace_older(draft, err);
+        if (rc)
+            return rc;
+    }
+    return file_sync_folder(draft->what->dir, err);
 }
 
 /* Not so when a newer generation has put its own there meanwhile. */
@@ -369,7 +373,7 @@ static void take_back(struct draft *draft)
 }
 
 /* True if there was no refusal: the checkpoint may count, and stays. */
-static bool unheard(int code)
+static bool is_unheard(int code)
 {
     return code == WK_EUNAVAILABLE || code == WK_ETIMEOUT;
 }
@@ -378,16 +382,17 @@ static int tell_done(struct draft *draft, const struct checkpoint_claim *claim, 
 {
     const struct checkpoint_gate *gate = draft->what->gate;
     int rc = gate && gate->done ? gate->done(gate->arg, claim, err) : 0;
-    if (rc && !unheard(rc))
+    if (rc && !is_unheard(rc))
         take_back(draft);
     else if (*draft->older) {
         int removed = file_remove_folder(draft->older, rc ? NULL : err);
-        rc = rc ? rc : removed;
+        if (!rc)
+            rc = removed;
     }
     return rc;
 }
 
-static int commit(struct draft *draft, struct error *err)
+static int commit_draft(struct draft *draft, struct error *err)
 {
     const struct checkpoint_gate *gate = draft->what->gate;
     struct checkpoint_claim claim = {
@@ -401,8 +406,10 @@ static int commit(struct draft *draft, struct error *err)
         rc = write_manifest(draft, err);
     if (!rc)
         rc = put_in_place(draft, err);
+    if (rc)
+        return rc;
     claim.bytes = manifest_bytes(&draft->manifest);
-    return rc ? rc : tell_done(draft, &claim, err);
+    return tell_done(draft, &claim, err);
 }
 
 static int open_draft(struct draft *draft, struct error *err)
@@ -435,7 +442,9 @@ static int write_as_first(struct draft *draft, struct error *err)
         rc = collect_shards(draft, err);
     if (!rc)
         rc = write_state(draft, err);
-    return rc ? rc : commit(draft, err);
+    if (rc)
+        return rc;
+    return commit_draft(draft, err);
 }
 
 int checkpoint_write(const struct checkpoint_write *what, struct error *err)

@@ -3,7 +3,7 @@
 #include "libworker/data/loader.h"
 #include "libworker/data/split.h"
 
-static int check(const struct wk_loader_options *o, struct error *err)
+static int check_options(const struct wk_loader_options *o, struct error *err)
 {
     if (!o)
         return error_set(err, WK_EINVAL, "a loader's options are NULL");
@@ -25,7 +25,7 @@ static int check(const struct wk_loader_options *o, struct error *err)
 
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
 {
-    int rc = check(options, err);
+    int rc = check_options(options, err);
     if (rc)
         return rc;
     int64_t samples = (options->source->count - 1) / options->length;
@@ -81,7 +81,7 @@ bool loader_at_end(const struct wk_loader *loader)
            (options->batches && batches_dealt(loader) >= options->batches);
 }
 
-static int reserve(struct wk_loader *loader, int64_t samples, struct error *err)
+static int reserve_tokens(struct wk_loader *loader, int64_t samples, struct error *err)
 {
     if (samples <= loader->capacity)
         return 0;
@@ -110,7 +110,7 @@ static int64_t sample_at(struct wk_loader *loader, int64_t position)
     return (int64_t)permutation_at(&loader->order, (uint64_t)index);
 }
 
-static void fill(struct wk_loader *loader, int64_t position, int64_t samples)
+static void read_samples(struct wk_loader *loader, int64_t position, int64_t samples)
 {
     int64_t length = loader->options.length;
     int32_t *targets = loader->tokens + loader->capacity * length;
@@ -135,10 +135,10 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     int64_t global = left < loader->options.batch ? left : loader->options.batch;
     int64_t first, count;
     split_share(global, place->rank, place->world, &first, &count);
-    int rc = reserve(loader, count, err);
+    int rc = reserve_tokens(loader, count, err);
     if (rc)
         return rc;
-    fill(loader, position + first, count);
+    read_samples(loader, position + first, count);
     loader->batches_after = (left - global + loader->options.batch - 1) / loader->options.batch;
     loader->cursor = position + global;
     int64_t limit = loader->options.batches;

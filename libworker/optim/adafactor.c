@@ -91,7 +91,7 @@ static const struct optimizer_ops adafactor_ops = {
     .scratch = adafactor_scratch,
 };
 
-static int check(const struct wk_adafactor_options *a, struct error *err)
+static int check_adafactor(const struct wk_adafactor_options *a, struct error *err)
 {
     int rc = optimizer_options_check(a, err);
     if (!rc)
@@ -112,7 +112,7 @@ static int check(const struct wk_adafactor_options *a, struct error *err)
 int wk_adafactor_new(const struct wk_adafactor_options *a, struct wk_optimizer **ret_optimizer)
 {
     struct error err = {0};
-    if (check(a, &err))
+    if (check_adafactor(a, &err))
         return optimizer_refuse(&err, ret_optimizer);
     int rc = optimizer_new(&adafactor_ops, a->rate, a->weight_decay, ret_optimizer);
     if (!rc)

@@ -23,8 +23,8 @@ void adam_update(const struct wk_optimizer *o, const struct adam_numbers *number
     o->kernels->adamw(&kernel, update);
 }
 
-static void step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                 const struct kernel_update *update, float grad_scale, bool decoupled)
+static void step_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                         const struct kernel_update *update, float grad_scale, bool decoupled)
 {
     struct adam_numbers numbers = {
         .options = &o->options.adamw,
@@ -39,13 +39,13 @@ static void step(struct wk_optimizer *o, const struct optimizer_segment *segment
 static void adam_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
                       const struct kernel_update *update, float grad_scale)
 {
-    step(o, segment, update, grad_scale, false);
+    step_segment(o, segment, update, grad_scale, false);
 }
 
 static void adamw_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
                        const struct kernel_update *update, float grad_scale)
 {
-    step(o, segment, update, grad_scale, true);
+    step_segment(o, segment, update, grad_scale, true);
 }
 
 static const struct optimizer_ops adam_ops = {

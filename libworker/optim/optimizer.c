@@ -12,7 +12,7 @@
 #include "libworker/optim/state.h"
 #include "libworker/precision/noise.h"
 
-static void release(struct wk_optimizer *o)
+static void unbind(struct wk_optimizer *o)
 {
     for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
         state_free(o, o->state[i], o->count);
@@ -33,7 +33,7 @@ void wk_optimizer_free(struct wk_optimizer *o)
 {
     if (!o || o->owned_by)
         return;
-    release(o);
+    unbind(o);
     free(o);
 }
 
@@ -104,7 +104,7 @@ static int check_new(const struct wk_optimizer *o, const char *call, struct erro
     return 0;
 }
 
-static int refuse(const struct wk_optimizer *o, const struct error *err)
+static int refuse_call(const struct wk_optimizer *o, const struct error *err)
 {
     return o ? error_tell(&o->ear, err, true) : error_keep(err);
 }
@@ -118,7 +118,7 @@ int wk_optimizer_over(struct wk_optimizer *o, const struct wk_model *model)
         rc = error_set(&err, WK_EINVAL, "wk_optimizer_over was given NULL instead of a model%s%s",
                        *why ? ": " : "", why);
     if (rc)
-        return refuse(o, &err);
+        return refuse_call(o, &err);
     o->over = model;
     return 0;
 }
@@ -150,7 +150,7 @@ int wk_optimizer_group(struct wk_optimizer *o, const struct wk_group *group)
 {
     struct error err = {0};
     if (check_group(o, group, &err))
-        return refuse(o, &err);
+        return refuse_call(o, &err);
     struct optimizer_group *added = &o->groups[o->n_groups++];
     (void)str_copy(added->pattern, sizeof(added->pattern), group->pattern);
     added->numbers = *group;
@@ -285,7 +285,7 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     if (first > total || count > total - first)
         return error_set(err, WK_EINVAL, "range %zu+%zu of an arena of %zu elements", first, count,
                          total);
-    release(o);
+    unbind(o);
     o->first = first;
     o->count = count;
     o->steps = 0;
@@ -299,7 +299,7 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     if (!rc)
         rc = o->ops->whole_tensors ? allocate_own(o, err) : allocate_flat(o, err);
     if (rc)
-        release(o);
+        unbind(o);
     return rc;
 }
 

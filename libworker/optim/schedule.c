@@ -109,15 +109,17 @@ static int check_ends(const struct wk_schedule_options *o, struct error *err)
 static int check_wsd(const struct wk_schedule_options *o, struct error *err)
 {
     int rc = check_ends(o, err);
-    return rc ? rc
-              : number_within("decay_steps", o->decay_steps, 1, o->total_steps - o->warmup_steps,
-                              err);
+    if (rc)
+        return rc;
+    return number_within("decay_steps", o->decay_steps, 1, o->total_steps - o->warmup_steps, err);
 }
 
 static int check_one_cycle(const struct wk_schedule_options *o, struct error *err)
 {
     int rc = number_within("warmup_steps", o->warmup_steps, 1, INT64_MAX, err);
-    return rc ? rc : check_ends(o, err);
+    if (rc)
+        return rc;
+    return check_ends(o, err);
 }
 
 static int check_simple(const struct wk_schedule_options *o, struct error *err)

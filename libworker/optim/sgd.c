@@ -28,7 +28,7 @@ static const struct optimizer_ops sgd_momentum_ops = {
     .step = sgd_step,
 };
 
-static int check(const struct wk_sgd_options *s, struct error *err)
+static int check_sgd(const struct wk_sgd_options *s, struct error *err)
 {
     int rc = optimizer_options_check(s, err);
     if (!rc)
@@ -43,7 +43,7 @@ static int check(const struct wk_sgd_options *s, struct error *err)
 int wk_sgd_new(const struct wk_sgd_options *options, struct wk_optimizer **ret_optimizer)
 {
     struct error err = {0};
-    if (check(options, &err))
+    if (check_sgd(options, &err))
         return optimizer_refuse(&err, ret_optimizer);
     const struct optimizer_ops *ops = options->momentum > 0 ? &sgd_momentum_ops : &sgd_ops;
     int rc = optimizer_new(ops, options->rate, options->weight_decay, ret_optimizer);

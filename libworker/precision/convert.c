@@ -27,7 +27,7 @@ const char *wk_format_name(enum wk_format format)
     return (unsigned)format < FORMATS ? formats[format].name : "?";
 }
 
-static int refuse(enum wk_format format)
+static int refuse_format(enum wk_format format)
 {
     struct error err = {0};
     (void)error_set(&err, WK_EINVAL, "%d is no format of numbers", (int)format);
@@ -57,7 +57,7 @@ int wk_narrow(void *out, enum wk_format format, const float *x, size_t count)
         NARROW(uint8_t, e5m2_of_f32);
         return 0;
     }
-    return refuse(format);
+    return refuse_format(format);
 }
 
 #define WIDEN(type, convert)                                                                       \
@@ -83,7 +83,7 @@ int wk_widen(float *out, enum wk_format format, const void *x, size_t count)
         WIDEN(uint8_t, f32_of_e5m2);
         return 0;
     }
-    return refuse(format);
+    return refuse_format(format);
 }
 
 void wk_narrow_stochastic(uint16_t *out, const float *x, size_t count, uint64_t seed,

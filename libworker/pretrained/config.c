@@ -134,7 +134,9 @@ static int parse_rope(const struct tree *root, double *ret, struct error *err)
         rc = want_text(parameters, "rope_type", "default", err);
     if (!rc)
         rc = want_text(scaling, "rope_type", "default", err);
-    return rc ? rc : want_text(scaling, "type", "default", err);
+    if (rc)
+        return rc;
+    return want_text(scaling, "type", "default", err);
 }
 
 static int parse_llama(const struct tree *root, struct wk_llama_config *ret, struct error *err)
@@ -165,7 +167,9 @@ static int parse_llama(const struct tree *root, struct wk_llama_config *ret, str
         rc = want_size(root, "head_dim", ret->width / ret->heads, err);
     if (!rc && tied && tree_read_bool(tied, &ret->tied, err))
         rc = error_recode(err, WK_EIO);
-    return rc ? rc : want_bools(root, switches, err);
+    if (rc)
+        return rc;
+    return want_bools(root, switches, err);
 }
 
 static int parse_root(const struct tree *root, struct model_config *ret, struct error *err)

@@ -50,7 +50,9 @@ static int read_tensor(void *arg, int index, struct weights_range range, float *
         return error_set(err, rc, "its type is none of f32, f16 and bf16");
     struct checkpoint_range wanted = {number, (int64_t)range.first, (int64_t)range.count};
     rc = checkpoint_read(merge->reader, wanted, merge->raw, err);
-    return rc ? rc : wk_widen(ret, format, merge->raw, range.count);
+    if (rc)
+        return rc;
+    return wk_widen(ret, format, merge->raw, range.count);
 }
 
 /* Prefix of the names of model `number`'s tensors (from step/state.c); 0: of the only one. */
@@ -166,10 +168,14 @@ static int told_config(const struct merge *merge, enum wk_format format, struct 
     if (!text)
         return 0;
     int rc = model_config_parse(text, strlen(text), &config, err);
-    if (rc)
-        return error_wrap(err, "what its manifest has for model %d", index + 1), rc;
+    if (rc) {
+        (void)error_wrap(err, "what its manifest has for model %d", index + 1);
+        return rc;
+    }
     rc = model_config_write(&config, format, out);
-    return rc ? error_set(err, rc, "no memory for config.json") : 0;
+    if (rc)
+        return error_set(err, rc, "no memory for config.json");
+    return 0;
 }
 
 int pretrained_export(const struct pretrained_export *what, bool *ret_has_config, struct error *err)

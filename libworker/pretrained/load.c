@@ -67,7 +67,7 @@ static int source_fill(void *arg, const struct param *param, int index, struct e
 }
 
 /* Files of a model without its head leave out the prefix that the others have. */
-static const struct weights_entry *find(const struct weights *weights, const char *name)
+static const struct weights_entry *find_tensor(const struct weights *weights, const char *name)
 {
     char longer[PRETRAINED_NAME_MAX];
     const struct weights_entry *found = weights_find(weights, name);
@@ -184,7 +184,7 @@ static int match(struct source *source, const struct wk_model *model, struct err
         return error_set(err, WK_ENOMEM, "no memory for %d tensors", model->n_params);
     for (int i = 0; i < model->n_params; i++) {
         const struct param *param = &model->params[i];
-        source->of[i] = find(&source->weights, param->name);
+        source->of[i] = find_tensor(&source->weights, param->name);
         if (!source->of[i])
             return error_set(err, WK_EMISMATCH, "there is no tensor %s", param->name);
         int rc = check_entry(param, source->of[i]->tensor, err);

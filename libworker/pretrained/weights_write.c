@@ -181,7 +181,7 @@ static bool is_empty(const char *path)
     return !found;
 }
 
-static int check(const struct weights_write *what, struct error *err)
+static int check_write(const struct weights_write *what, struct error *err)
 {
     if (what->format != WK_FORMAT_F32 && what->format != WK_FORMAT_F16 &&
         what->format != WK_FORMAT_BF16)
@@ -215,7 +215,7 @@ static int make_folder(struct plan *plan, struct error *err)
 int weights_write(const struct weights_write *what, struct error *err)
 {
     struct plan plan = {.what = what, .folder = -1};
-    int rc = check(what, err);
+    int rc = check_write(what, err);
     if (!rc) {
         plan.file = calloc((size_t)what->n_tensors, sizeof(*plan.file));
         plan.values = malloc((size_t)WEIGHTS_CHUNK * sizeof(*plan.values));

@@ -20,7 +20,7 @@ struct waiting {
     bool done;
 };
 
-static void *run(void *arg)
+static void *run_loop(void *arg)
 {
     struct hub *hub = arg;
     loop_run(hub->loop);
@@ -36,7 +36,7 @@ int hub_open(struct hub *hub, const char *url, const char *token, struct error *
         rc = env_local_init(&hub->env, hub->loop, err);
     if (!rc)
         rc = rpc_client_new(&hub->env, hub->loop, url, token, &hub->client, err);
-    if (!rc && pthread_create(&hub->thread, NULL, run, hub))
+    if (!rc && pthread_create(&hub->thread, NULL, run_loop, hub))
         rc = error_set(err, WK_ENOMEM, "no thread for the session");
     hub->running = !rc;
     if (rc)
@@ -59,7 +59,7 @@ void hub_close(struct hub *hub)
     *hub = (struct hub){0};
 }
 
-static void finish(struct waiting *waiting)
+static void finish_call(struct waiting *waiting)
 {
     (void)pthread_mutex_lock(&waiting->lock);
     waiting->done = true;
@@ -76,7 +76,7 @@ static void call_done(void *arg, const struct error *err, const ProtobufCMessage
         if (!waiting->answer)
             (void)error_set(&waiting->error, WK_ENOMEM, "no memory for an answer");
     }
-    finish(waiting);
+    finish_call(waiting);
 }
 
 static void start_call(void *arg)
@@ -84,7 +84,7 @@ static void start_call(void *arg)
     struct waiting *waiting = arg;
     if (rpc_client_call(waiting->hub->client, &muster__worker_hub__descriptor, waiting->method,
                         waiting->request, waiting->options, call_done, waiting, &waiting->error))
-        finish(waiting);
+        finish_call(waiting);
 }
 
 int hub_call(struct hub *hub, const char *method, const ProtobufCMessage *request,

@@ -8,21 +8,22 @@
 
 enum { LOST_AGAIN_MS = 2000 };
 
-static void tell(void *arg);
+static void report_lost(void *arg);
 
-static void tell_later(struct session_rpc *s, int64_t delay_ms)
+static void report_later(struct session_rpc *s, int64_t delay_ms)
 {
-    loop_timer_set(s->hub.loop, &s->lost_timer, loop_now_ms(s->hub.loop) + delay_ms, tell, s);
+    loop_timer_set(s->hub.loop, &s->lost_timer, loop_now_ms(s->hub.loop) + delay_ms, report_lost,
+                   s);
 }
 
-static void told(void *arg, const struct error *err, const ProtobufCMessage *answer)
+static void lost_reported(void *arg, const struct error *err, const ProtobufCMessage *answer)
 {
     (void)answer;
     if (err->code != E_CANCELLED)
-        tell_later(arg, err->code ? SESSION_PAUSE_MS : LOST_AGAIN_MS);
+        report_later(arg, err->code ? SESSION_PAUSE_MS : LOST_AGAIN_MS);
 }
 
-static void tell(void *arg)
+static void report_lost(void *arg)
 {
     struct session_rpc *s = arg;
     struct rpc_options options = {.timeout_ms = LOST_AGAIN_MS};
@@ -38,12 +39,12 @@ static void tell(void *arg)
     memcpy(ranks, s->lost_ranks, sizeof(ranks[0]) * s->lost_count);
     (void)pthread_mutex_unlock(&s->lock);
     if (!over && rpc_client_call(s->hub.client, &muster__worker_hub__descriptor, "LostPeers",
-                                 &request.base, &options, told, s, NULL))
-        tell_later(s, SESSION_PAUSE_MS);
+                                 &request.base, &options, lost_reported, s, NULL))
+        report_later(s, SESSION_PAUSE_MS);
 }
 
 /* Under lock. */
-static void add(struct session_rpc *s, uint32_t rank)
+static void add_rank(struct session_rpc *s, uint32_t rank)
 {
     for (size_t i = 0; i < s->lost_count; i++)
         if (s->lost_ranks[i] == rank)
@@ -61,7 +62,7 @@ void session_lost(struct session *session, uint64_t generation, const int *ranks
         s->lost_count = 0;
     }
     for (int i = 0; generation == s->lost_generation && i < n_ranks; i++)
-        add(s, (uint32_t)ranks[i]);
+        add_rank(s, (uint32_t)ranks[i]);
     (void)pthread_mutex_unlock(&s->lock);
-    loop_post(s->hub.loop, tell, s);
+    loop_post(s->hub.loop, report_lost, s);
 }

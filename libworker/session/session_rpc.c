@@ -286,7 +286,7 @@ static int slot_commit(struct session *session, bool done, const struct checkpoi
     return 0;
 }
 
-static void release(struct session_rpc *s)
+static void free_session(struct session_rpc *s)
 {
     hub_close(&s->hub);
     (void)pthread_cond_destroy(&s->changed);
@@ -300,7 +300,7 @@ static void slot_free(struct session *session)
 {
     struct session_rpc *s = of(session);
     session_flush(s);
-    release(s);
+    free_session(s);
 }
 
 static const struct session_ops ops = {slot_join,        slot_target,    slot_stopping,
@@ -350,7 +350,7 @@ int session_open(const struct session_address *address, struct session **ret, st
     if (!rc)
         rc = hello(s, err);
     if (rc) {
-        release(s);
+        free_session(s);
         (void)error_wrap(err, "session with the agent at %s", url);
         return rc;
     }
