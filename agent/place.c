@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/name.h"
 #include "common/base/sha256.h"
 #include "common/base/str.h"
 #include "common/env/net_url.h"
@@ -126,13 +127,7 @@ const char *const *place_environment(bool other_user, struct arena *arena)
 
 int place_check_name(const char *name, struct error *err)
 {
-    size_t length = name ? strlen(name) : 0;
-    bool fine = length >= 1 && length <= PLACE_NAME_MAX &&
-                (islower((unsigned char)name[0]) || isdigit((unsigned char)name[0]));
-    for (size_t i = 0; fine && i < length; i++)
-        fine = islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) ||
-               name[i] == '-' || name[i] == '.';
-    if (fine)
+    if (name && name_valid(name))
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "\"%s\" is no name for a node", name ? name : "");
     error_hint(err, "1 to %d of a-z, 0-9, '-' and '.', starting with a letter or digit",

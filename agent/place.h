@@ -7,9 +7,10 @@
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/name.h"
 
 /* sun_path has 108 bytes; NNG adds nothing. */
-enum { PLACE_SOCKET_MAX = 100, PLACE_NAME_MAX = 63 };
+enum { PLACE_SOCKET_MAX = 100, PLACE_NAME_MAX = NAME_LENGTH_MAX };
 
 /* The host's name up to its first dot, in the letters that node names allow. */
 int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err);

@@ -443,7 +443,7 @@ static void stop_all(struct up *up)
 static void banner(const struct up *up, int nodes)
 {
     printf("%smuster is up%s: a coordinator and %d node%s\n", colour_bold(stdout),
-           colour_off(stdout), nodes, nodes == 1 ? "" : "s");
+           colour_off(stdout), nodes, str_plural(nodes));
     printf("  page   %s\n  rpc    %s\n  data   %s (logs, and the admin token in admin.token)\n",
            up->http[0] ? up->http : "off", up->rpc, up->data);
     if (geteuid() == 0)

@@ -7,6 +7,7 @@
 
 #include "cli/client.h"
 #include "cli/table.h"
+#include "common/base/str.h"
 #include "common/rpc/message.h"
 #include "coordinator/past.h"
 
@@ -162,9 +163,8 @@ static void print_all(const Muster__ReplayAnswer *all)
 {
     printf("after event %" PRIu64 " (%" PRIu64 " to %" PRIu64 " can be replayed): %zu node%s, "
            "%zu tenant%s, %zu job%s\n",
-           all->at, all->first, all->last, all->n_nodes, all->n_nodes == 1 ? "" : "s",
-           all->n_tenants, all->n_tenants == 1 ? "" : "s", all->n_jobs,
-           all->n_jobs == 1 ? "" : "s");
+           all->at, all->first, all->last, all->n_nodes, str_plural(all->n_nodes), all->n_tenants,
+           str_plural(all->n_tenants), all->n_jobs, str_plural(all->n_jobs));
     if (all->n_differing)
         for (size_t i = 0; i < all->n_differing; i++)
             printf("NOT EQUAL to what is stored: %s\n", all->differing[i]);

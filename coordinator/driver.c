@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/parse.h"
@@ -237,13 +238,8 @@ static void write_change(void *self, const struct change *change)
     struct driver *driver = self;
     if (driver->refusing)
         return;
-    if (driver->changes_count == driver->changes_capacity) {
-        int capacity = driver->changes_capacity ? driver->changes_capacity * 2 : 16;
-        struct change *changes = realloc(driver->changes, sizeof(*changes) * (size_t)capacity);
-        insist(changes);
-        driver->changes = changes;
-        driver->changes_capacity = capacity;
-    }
+    driver->changes = array_reserve(driver->changes, driver->changes_count,
+                                    &driver->changes_capacity, sizeof(*driver->changes));
     driver->changes[driver->changes_count++] = *change;
 }
 
@@ -320,13 +316,8 @@ static int store_audit(struct driver *driver, const struct store_audit *entry, s
     int rc = driver->store->verbs->put_audit(driver->store, entry, err);
     if (rc < 0 || !driver->on_audit)
         return rc;
-    if (driver->audited_count == driver->audited_capacity) {
-        int capacity = driver->audited_capacity ? driver->audited_capacity * 2 : 16;
-        struct store_audit *audited = realloc(driver->audited, sizeof(*audited) * (size_t)capacity);
-        insist(audited);
-        driver->audited = audited;
-        driver->audited_capacity = capacity;
-    }
+    driver->audited = array_reserve(driver->audited, driver->audited_count,
+                                    &driver->audited_capacity, sizeof(*driver->audited));
     driver->audited[driver->audited_count++] = *entry;
     return 0;
 }

@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/assert.h"
-
-enum { ACTIONS_FIRST_CAPACITY = 16 };
+#include "common/base/array.h"
 
 void agent_actions_clear(struct agent_actions *actions)
 {
@@ -25,14 +23,8 @@ void agent_actions_fini(struct agent_actions *actions)
 
 struct agent_action *agent_actions_add(struct agent_actions *actions, enum agent_action_kind kind)
 {
-    if (actions->count == actions->capacity) {
-        int capacity = actions->capacity ? actions->capacity * 2 : ACTIONS_FIRST_CAPACITY;
-        struct agent_action *items =
-            realloc(actions->items, (size_t)capacity * sizeof(*actions->items));
-        insist(items);
-        actions->items = items;
-        actions->capacity = capacity;
-    }
+    actions->items =
+        array_reserve(actions->items, actions->count, &actions->capacity, sizeof(*actions->items));
     struct agent_action *action = &actions->items[actions->count++];
     memset(action, 0, sizeof(*action));
     action->kind = kind;

@@ -5,9 +5,10 @@
 
 #include "agent/link/held.h"
 #include "agent/link/wire.h"
+#include "common/base/name.h"
 #include "common/base/str.h"
 
-enum { NODE_NAME_BYTES = 64, POLL_ARENA_MAX_BYTES = 1 << 20 };
+enum { POLL_ARENA_MAX_BYTES = 1 << 20 };
 
 enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED, LINK_REFUSED };
 
@@ -23,7 +24,7 @@ struct coordinator_link {
     struct loop *loop;
     struct rpc_client *client;
     struct link_events events;
-    char node[NODE_NAME_BYTES];
+    char node[NAME_LENGTH_MAX + 1];
     uint64_t incarnation;
     enum link_state state;
     bool closing;

@@ -8,6 +8,7 @@
 #include "agent/link/wire.h"
 #include "common/base/limits.h"
 #include "common/base/murmur3.h"
+#include "common/base/name.h"
 #include "common/base/str.h"
 #include "common/rpc/client.h"
 #include "common/rpc/server.h"
@@ -26,7 +27,7 @@ struct worker_socket {
     struct rpc_client *upstream;
     struct socket_events events;
     struct loop *loop;
-    char node[64];
+    char node[NAME_LENGTH_MAX + 1];
     uint64_t incarnation;
     struct forward *forwards;
     struct guests guests;

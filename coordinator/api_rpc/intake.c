@@ -4,20 +4,16 @@
 #include <string.h>
 
 #include "common/base/limits.h"
+#include "common/base/name.h"
 #include "common/base/str.h"
 
 int intake_name(const char *name, const char *field, struct error *err)
 {
-    size_t size = strlen(name);
-    bool good = size > 0 && size <= NODE_NAME_MAX && name[0] != '-' && name[0] != '.';
-    for (size_t i = 0; good && i < size; i++)
-        good = (name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
-               name[i] == '-' || name[i] == '.';
-    if (good)
+    if (name_valid(name))
         return 0;
     error_set(err, E_INVALID_ARGUMENT,
               "'%.80s' is no name: 1 to %d of a-z 0-9 - ., not starting with - or .", name,
-              NODE_NAME_MAX);
+              NAME_LENGTH_MAX);
     error_field(err, "%s", field);
     return E_INVALID_ARGUMENT;
 }

@@ -206,10 +206,10 @@ static const char *summary(struct arena *arena, const struct question *question,
     if (!spec)
         return arena_printf(arena, "%zu job%s would notice",
                             answer->n_effects + answer->effects_left_out,
-                            answer->n_effects == 1 ? "" : "s");
+                            str_plural(answer->n_effects));
     if (answer->starts)
         return arena_printf(arena, "%s would start at once on %zu node%s", spec->name,
-                            answer->n_nodes, answer->n_nodes == 1 ? "" : "s");
+                            answer->n_nodes, str_plural(answer->n_nodes));
     if (answer->makes_room)
         return arena_printf(arena, "%s would start once others have made room", spec->name);
     return arena_printf(arena, "%s would wait: %s", spec->name,

@@ -1,8 +1,8 @@
 /* The part of the state that a caller of one tenant may see. */
-#include <ctype.h>
 #include <string.h>
 
 #include "common/base/buf.h"
+#include "common/base/name.h"
 #include "coordinator/api_rpc/service_internal.h"
 #include "coordinator/model/reason.h"
 
@@ -27,11 +27,6 @@ bool scope_sees_event(const struct service_call *call, const struct record *reco
     const struct job *job =
         record->job[0] ? cluster_job(service_cluster(call->service), record->job) : NULL;
     return job && scope_sees_job(call, job);
-}
-
-static bool in_name(char c)
-{
-    return (c >= 'a' && c <= 'z') || isdigit((unsigned char)c) || c == '-' || c == '.';
 }
 
 /* True for the name of a job, if it is hidden from this caller. */
@@ -77,7 +72,7 @@ static char *without_others(const struct service_call *call, struct arena *arena
     look = look && scope_tenant(call) && strcmp(buf_cstr(&shown), text) == 0;
     for (const char *at = buf_cstr(&shown); *at;) {
         const char *end = at;
-        while (in_name(*end))
+        while (name_has(*end))
             end++;
         const char *bare = end;
         while (bare > at && bare[-1] == '.')

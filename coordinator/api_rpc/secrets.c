@@ -227,7 +227,7 @@ static int key_missing(const struct secrets *secrets, int count, struct error *e
 {
     error_set(err, E_FAILED_PRECONDITION,
               "%d secret%s here cannot be opened: %.200s has not the key that sealed %s", count,
-              count == 1 ? "" : "s", secrets_key_place(secrets), count == 1 ? "it" : "them");
+              str_plural(count), secrets_key_place(secrets), count == 1 ? "it" : "them");
     error_hint(err, "put the key back (backups are without it); if it is lost, "
                     "`muster secret rekey --drop-lost` removes them, and they can be set again");
     return E_FAILED_PRECONDITION;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/assert.h"
+#include "common/base/array.h"
 
 void actions_init(struct actions *actions)
 {
@@ -36,13 +36,8 @@ void actions_fini(struct actions *actions)
 
 struct action *actions_add(struct actions *actions, enum action_kind kind)
 {
-    if (actions->count == actions->capacity) {
-        int capacity = actions->capacity ? actions->capacity * 2 : 16;
-        struct action *items = realloc(actions->items, sizeof(*items) * (size_t)capacity);
-        insist(items);
-        actions->items = items;
-        actions->capacity = capacity;
-    }
+    actions->items =
+        array_reserve(actions->items, actions->count, &actions->capacity, sizeof(*actions->items));
     struct action *action = &actions->items[actions->count++];
     memset(action, 0, sizeof(*action));
     action->kind = kind;

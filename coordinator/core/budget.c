@@ -79,11 +79,10 @@ void budget_verdict(struct reason *reason, enum reason_kind kind, const struct j
         (void)str_printf(end, left, " (%d times in a row, each within %d s of its start)",
                          job->same_cause, CRASH_SOON_MS / 1000);
     else if (steps)
-        (void)str_printf(end, left, " (after %d restart%s without progress)", max,
-                         max == 1 ? "" : "s");
+        (void)str_printf(end, left, " (after %d restart%s without progress)", max, str_plural(max));
     else
         (void)str_printf(end, left, " (after %d restart%s, none of which ran for %d minutes)", max,
-                         max == 1 ? "" : "s", REFUND_AFTER_MS / 60000);
+                         str_plural(max), REFUND_AFTER_MS / 60000);
 }
 
 static void note_cause(struct step *step, struct job *job, const struct failure *failure)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/name.h"
 #include "common/base/str.h"
 #include "coordinator/core/internal.h"
 
@@ -151,7 +152,7 @@ static void settle_state(struct step *step, struct node *node, const char *why)
     }
     if (node->foreign > 0) {
         reason_set(&reason, REASON_CLEARING, "ends %d worker%s that should not run there any more",
-                   node->foreign, node->foreign == 1 ? "" : "s");
+                   node->foreign, str_plural(node->foreign));
         if (node->state == NODE_LOST || node->state == NODE_UNREACHABLE)
             node_set_state(step, node, NODE_JOINING, &reason);
         return;
@@ -169,10 +170,7 @@ static void settle_state(struct step *step, struct node *node, const char *why)
 
 static int check_facts(const struct node *facts, struct error *err)
 {
-    bool ok = facts->name[0] != 0 && facts->name[0] != '.' && facts->name[0] != '-';
-    for (const char *c = facts->name; ok && *c; c++)
-        ok = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '.' || *c == '-';
-    if (!ok) {
+    if (!name_valid(facts->name)) {
         error_set(err, E_INVALID_ARGUMENT, "'%s' is no name for a node", facts->name);
         error_field(err, "name");
         error_hint(err, "lower-case letters, digits, '.' and '-', first a letter or digit");

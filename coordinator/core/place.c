@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
+#include "common/base/str.h"
 #include "coordinator/core/internal.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
@@ -110,7 +112,7 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     group_form(step, job, &formation);
     reason_set(&reason, REASON_PLACED, "%d worker%s being started on %d node%s",
                formation.newcomers_count, formation.newcomers_count == 1 ? " is" : "s are",
-               placement->count, placement->count == 1 ? "" : "s");
+               placement->count, str_plural(placement->count));
     job_set_state(step, job, JOB_STARTING, &reason);
     free(newcomers);
 }
@@ -132,7 +134,7 @@ static void grow(struct step *step, struct job *job, const struct newcomer *newc
     reason_set(&reason, REASON_GROWING,
                "%d node%s can join; training continues until they are "
                "ready",
-               nodes, nodes == 1 ? "" : "s");
+               nodes, str_plural(nodes));
     step_record(step, "growth", job, NULL, &reason);
     free(kept);
 }
@@ -151,12 +153,8 @@ static bool master_has_port(struct step *step, const struct placement *placement
 
 static void note_placed(struct placing *placing, struct job *job, struct placement *placement)
 {
-    if (placing->count == placing->capacity) {
-        placing->capacity = placing->capacity * 2 + 8;
-        placing->placed =
-            realloc(placing->placed, sizeof(*placing->placed) * (size_t)placing->capacity);
-        insist(placing->placed);
-    }
+    placing->placed = array_reserve(placing->placed, placing->count, &placing->capacity,
+                                    sizeof(*placing->placed));
     placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
 }
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/str.h"
 #include "coordinator/core/internal.h"
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/pass.h"
@@ -126,6 +127,6 @@ void resize_shrink(struct step *step, struct job *job)
     struct reason reason;
     reason_set(&reason, REASON_SCALED,
                "it was scaled down: it starts again from its checkpoint with %d node%s",
-               job->nodes_max, job->nodes_max == 1 ? "" : "s");
+               job->nodes_max, str_plural(job->nodes_max));
     restart_again(step, job, &reason);
 }

@@ -195,7 +195,7 @@ static void name_missing(const struct job *job, const struct group *group, int64
     int rank = ret->reason.rank;
     struct reason named = ret->reason;
     reason_set(&ret->reason, REASON_JOIN_TIMEOUT, "rank%s %s %s generation %llu%s",
-               missing == 1 ? "" : "s", ranks,
+               str_plural(missing), ranks,
                finished == missing ? "finished and will not join" : "did not join",
                (unsigned long long)group->generation, finished == missing ? "" : " in time");
     ret->reason.rank = rank;

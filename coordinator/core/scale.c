@@ -76,7 +76,7 @@ static int check(struct step *step, const struct job *job, struct error *err)
     } else if (job->spec->mesh_fixed > 0 && spec_world(job->spec, min) % job->spec->mesh_fixed) {
         error_set(err, E_INVALID_ARGUMENT,
                   "nodes.min %d: its %d worker%s cannot be divided by cp x tp x pp = %d", min,
-                  spec_world(job->spec, min), spec_world(job->spec, min) == 1 ? "" : "s",
+                  spec_world(job->spec, min), str_plural(spec_world(job->spec, min)),
                   job->spec->mesh_fixed);
         error_field(err, "nodes.min");
     } else if (job->spec->world_max && spec_world(job->spec, max) > job->spec->world_max) {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/str.h"
 #include "coordinator/core/internal.h"
 #include "coordinator/scheduler/plan.h"
 
@@ -13,7 +14,7 @@ static bool explain_backoff(const struct cluster *cluster, const struct job *job
         return false;
     reason_set(ret, REASON_BACKOFF, "starts again in %lld s: it failed %d time%s without progress",
                (long long)(left_ms + 999) / 1000, job->restarts_without_progress,
-               job->restarts_without_progress == 1 ? "" : "s");
+               str_plural(job->restarts_without_progress));
     reason_hint(ret, "restart.backoff sets how long it waits; the cause is in its history");
     return true;
 }
@@ -112,8 +113,7 @@ static bool explain_spares(const struct job *job, struct reason *ret)
     for (int i = 0; i < job->workers_count; i++)
         nodes += job->workers[i].spare && job->workers[i].local_rank == 0 &&
                  worker_living(&job->workers[i]);
-    reason_set(ret, REASON_SPARE, "keeps %d of %d spare node%s", nodes, wanted,
-               wanted == 1 ? "" : "s");
+    reason_set(ret, REASON_SPARE, "keeps %d of %d spare node%s", nodes, wanted, str_plural(wanted));
     if (job->spec->elastic != ELASTIC_IN_PLACE)
         reason_hint(ret, "only gangs that are elastic in place use spares");
     else if (job->current.nodes < job->spec->nodes_max)

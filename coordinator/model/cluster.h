@@ -14,6 +14,7 @@
 
 #include "common/base/heap.h"
 #include "common/base/map.h"
+#include "common/base/name.h"
 #include "coordinator/model/ledger.h"
 #include "coordinator/model/spec.h"
 #include "coordinator/model/tenant.h"
@@ -22,7 +23,7 @@ enum {
     CLUSTER_NODES_MAX = 20000,
     CLUSTER_JOBS_MAX = 200000,
     CLUSTER_JOBS_RESERVED = 5000, /* of these, for administrators */
-    NODE_NAME_MAX = 63,
+    NODE_NAME_MAX = NAME_LENGTH_MAX,
     NODE_KEY_MAX = 43,         /* a pin, common/env/tls_file.h */
     NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     JOB_USER_MAX = 63,

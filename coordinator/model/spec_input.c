@@ -45,14 +45,6 @@ bool spec_is_variable(const char *name)
     return ok;
 }
 
-bool spec_is_name(const char *text)
-{
-    bool ok = strlen(text) <= SPEC_NAME_MAX && is_lower_or_digit(text[0]);
-    for (const char *c = text; ok && *c; c++)
-        ok = is_lower_or_digit(*c) || *c == '.' || *c == '-';
-    return ok;
-}
-
 int spec_refuse(struct error *err, const char *field, const char *hint, const char *text)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s", text);

@@ -14,8 +14,6 @@ const char *spec_training(const struct spec_input *in, const char *name);
 void spec_settings(const struct spec_input *in, const char *ret[SETTINGS_COUNT]);
 /* Letters, digits and '_', not starting with a digit. */
 bool spec_is_variable(const char *name);
-/* "[a-z0-9][a-z0-9.-]{0,62}" */
-bool spec_is_name(const char *text);
 /* Sets the error, its field and its hint. */
 int spec_refuse(struct error *err, const char *field, const char *hint, const char *text);
 

@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/parse.h"
+#include "common/base/str.h"
 #include "common/settings/mesh.h"
 #include "coordinator/model/spec_internal.h"
 
@@ -57,7 +58,7 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
         error_set(err, E_INVALID_ARGUMENT,
                   "cp x tp x pp = %u x %u x %u does not divide the %llu worker%s of nodes.min",
                   (unsigned)factor(cp), (unsigned)factor(tp), (unsigned)factor(pp),
-                  (unsigned long long)world, world == 1 ? "" : "s");
+                  (unsigned long long)world, str_plural(world));
         error_field(err, "training.mesh");
         error_hint(err, "workers_per_node x nodes.min must be a multiple of cp x tp x pp");
         return E_INVALID_ARGUMENT;
@@ -69,7 +70,7 @@ int spec_check_mesh(const struct spec_input *in, struct spec *spec, struct error
     if (wants && (data > largest || data * fixed > largest)) {
         error_set(err, E_INVALID_ARGUMENT,
                   "the mesh needs more than the %llu worker%s of nodes.max",
-                  (unsigned long long)largest, largest == 1 ? "" : "s");
+                  (unsigned long long)largest, str_plural(largest));
         error_field(err, "training.mesh");
         error_hint(err, "raise nodes.max or workers_per_node, or leave dp out: it is then what "
                         "remains");

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/name.h"
 #include "common/base/str.h"
 #include "common/settings/variable.h"
 #include "coordinator/model/spec_internal.h"
@@ -28,7 +29,7 @@ static int check_secret(const struct spec_input *in, const struct pair *pair, st
                   "%.80s cannot be a secret: Muster sets this variable itself", key);
         return refuse_variable(err, key, "take a name that does not begin with MUSTER_");
     }
-    if (!spec_is_name(pair->value)) {
+    if (!name_valid(pair->value)) {
         /* It may be the value itself, so do not repeat it. */
         error_set(err, E_INVALID_ARGUMENT, "secrets.%.80s is not the name of a secret", key);
         return refuse_variable(
@@ -125,6 +126,6 @@ bool spec_secret_warning(const struct spec_input *in, char ret[SPEC_WARNING_MAX]
                      "env: %s%s look%s like %ssecret%s, and env is stored and shown in clear: "
                      "`muster secret set %s`, then `muster submit --secret %.80s=%s`",
                      names, found > NAMED_MAX ? ", ..." : "", found == 1 ? "s" : "",
-                     found == 1 ? "a " : "", found == 1 ? "" : "s", name, first, name);
+                     found == 1 ? "a " : "", str_plural(found), name, first, name);
     return true;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/meant.h"
+#include "common/base/name.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "coordinator/model/spec_internal.h"
@@ -24,7 +25,7 @@ static int parse_name(const struct job_field *row, const char *text, struct erro
                        "63 characters at most";
     if (!spec_given(text))
         return spec_refuse(err, row->key, hint, "a name is required");
-    if (spec_is_name(text))
+    if (name_valid(text))
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a name", text);
     error_field(err, "%s", row->key);

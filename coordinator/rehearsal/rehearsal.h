@@ -13,12 +13,13 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/name.h"
 
 enum {
     REHEARSAL_NODES_MAX = 10000,
     REHEARSAL_JOBS_MAX = 100000,
     REHEARSAL_TENANTS_MAX = 100,
-    REHEARSAL_NAME_MAX = 63,
+    REHEARSAL_NAME_MAX = NAME_LENGTH_MAX,
     REHEARSAL_EVENTS_MAX = 200000000, /* then the rehearsal stops */
 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/assert.h"
+#include "common/base/array.h"
 #include "common/base/str.h"
 
 enum { SIGNAL_TERM = 15 };
@@ -24,11 +24,8 @@ static struct stand_in_worker *find(struct stand_in *node, const char *job, uint
 
 static struct stand_in_worker *add(struct stand_in *node, const char *job, uint64_t uid)
 {
-    if (node->count == node->capacity) {
-        node->capacity = node->capacity * 2 + 4;
-        node->workers = realloc(node->workers, sizeof(*node->workers) * (size_t)node->capacity);
-        insist(node->workers);
-    }
+    node->workers =
+        array_reserve(node->workers, node->count, &node->capacity, sizeof(*node->workers));
     struct stand_in_worker *worker = &node->workers[node->count++];
     *worker = (struct stand_in_worker){.uid = uid};
     (void)str_copy(worker->job, sizeof(worker->job), job);

@@ -75,7 +75,7 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
     }
     reason_set(ret, REASON_PRIORITY,
                "%d running job%s of its own or a higher priority cannot be preempted: %s%s", count,
-               count == 1 ? "" : "s", names, count > BLOCKERS_NAMED_MAX ? " and others" : "");
+               str_plural(count), names, count > BLOCKERS_NAMED_MAX ? " and others" : "");
     reason_hint(ret, "with a higher priority than theirs it could preempt them");
     return true;
 }

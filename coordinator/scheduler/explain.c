@@ -109,11 +109,6 @@ static void take_census(struct view *view, const struct request *request, struct
     free(large);
 }
 
-static const char *plural(int count)
-{
-    return count == 1 ? "" : "s";
-}
-
 /* "gpt-kjv, mlp, x and others": jobs that use what the request needs. */
 static void name_holders(const struct view *view, const struct request *request, struct buf *out)
 {
@@ -146,7 +141,7 @@ static void put_needs(const struct spec *spec, const struct census *census, stru
 {
     char memory[FORMAT_MAX];
     bool cpus = census->short_cpus > 0, bytes = census->short_memory > 0;
-    (void)buf_printf(out, "%d free slot%s", slots_of(spec), plural(slots_of(spec)));
+    (void)buf_printf(out, "%d free slot%s", slots_of(spec), str_plural(slots_of(spec)));
     if (cpus)
         (void)buf_printf(out, "%s%.3g free CPU%s", bytes ? ", " : " and ",
                          (double)cpus_milli_of(spec) / 1000,
@@ -166,9 +161,9 @@ static void explain_wait(const struct view *view, const struct request *request,
     put_needs(request->spec, census, &needs);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
                "needs %d node%s with %s%s; %d of %d ready node%s %s that%s%s", request->nodes_min,
-               plural(request->nodes_min), buf_cstr(&needs), request->nodes_min == 1 ? "" : " each",
-               census->roomy, census->open, plural(census->open),
-               census->roomy == 1 || census->open == 1 ? "has" : "have",
+               str_plural(request->nodes_min), buf_cstr(&needs),
+               request->nodes_min == 1 ? "" : " each", census->roomy, census->open,
+               str_plural(census->open), census->roomy == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders));
     reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
     buf_fini(&holders);
@@ -186,8 +181,8 @@ static void explain_absence(int min, const struct census *census, struct reason 
     if (absent > named)
         (void)buf_printf(&names, " and %d more", absent - named);
     reason_set(ret, REASON_TOO_FEW_NODES, "needs %d node%s; %d could run it, %d of them %s there%s",
-               min, plural(min), census->large, census->there, census->there == 1 ? "is" : "are",
-               buf_cstr(&names));
+               min, str_plural(min), census->large, census->there,
+               census->there == 1 ? "is" : "are", buf_cstr(&names));
     reason_hint(ret, absent ? "bring that node back (or uncordon it), or lower nodes.min"
                             : "add nodes or lower nodes.min");
     buf_fini(&names);
@@ -197,7 +192,7 @@ static void explain_absence(int min, const struct census *census, struct reason 
 static void put_size(struct buf *out, int slots, int64_t cpus_milli, int64_t memory_bytes)
 {
     char memory[FORMAT_MAX];
-    (void)buf_printf(out, "%d slot%s%s%.3g CPU%s", slots, plural(slots),
+    (void)buf_printf(out, "%d slot%s%s%.3g CPU%s", slots, str_plural(slots),
                      memory_bytes ? ", " : " and ", (double)cpus_milli / 1000,
                      cpus_milli == 1000 ? "" : "s");
     if (memory_bytes)
@@ -215,7 +210,7 @@ static void explain_size(const struct request *request, const struct census *cen
     put_size(&wanted, slots_of(spec), cpus_milli_of(spec), memory_bytes_of(spec));
     put_size(&has, node->slots, node->cpus_milli, node->memory_bytes);
     reason_set(ret, REASON_TOO_LARGE, "%d worker%s need%s %s on one node; the closest, %s, has %s",
-               spec->workers_per_node, plural(spec->workers_per_node),
+               spec->workers_per_node, str_plural(spec->workers_per_node),
                spec->workers_per_node == 1 ? "s" : "", buf_cstr(&wanted), node->name,
                buf_cstr(&has));
     reason_hint(ret, "ask for less per worker, for fewer workers per node, or add a larger node");
@@ -234,11 +229,11 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         reason_hint(ret, "start `muster agent` on a node");
     } else if (kind == REASON_NO_NODES && census->there > 0 && census->open == 0) {
         reason_set(ret, kind, "none of the %d node%s that fit%s is ready yet", census->there,
-                   plural(census->there), census->there == 1 ? "s" : "");
+                   str_plural(census->there), census->there == 1 ? "s" : "");
         reason_hint(ret, "`muster nodes` shows what each waits for");
     } else if (kind == REASON_CONSTRAINT_UNMET && census->registered > 0 && census->matching == 0) {
         reason_set(ret, kind, "none of %d node%s carries %s: %s", census->registered,
-                   plural(census->registered), census->unmet->key, census->unmet->value);
+                   str_plural(census->registered), census->unmet->key, census->unmet->value);
         reason_hint(ret, "`muster nodes -o yaml` shows the labels there are");
     } else if (kind == REASON_TOO_LARGE && census->matching > 0 && census->large == 0) {
         explain_size(request, census, ret);
@@ -253,7 +248,7 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         char id[JOB_ID_MAX + 1], name[REASON_NAME_MAX];
         (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)census->held_for);
         reason_set(ret, kind, "%d node%s %s room, kept for job %s before it", census->roomy,
-                   plural(census->roomy), census->roomy == 1 ? "has" : "have",
+                   str_plural(census->roomy), census->roomy == 1 ? "has" : "have",
                    reason_name_job(cluster_job(view->cluster, id), id, name));
         reason_hint(ret, "a higher priority would put it first");
     } else if (kind == REASON_WAITING_FOR_SLOTS && census->together >= min && census->roomy < min) {
@@ -328,7 +323,7 @@ static int check_limit(const struct cluster *cluster, const struct spec *spec, s
         return 0;
     error_set(err, E_FAILED_PRECONDITION,
               "job '%s' can never start here: it needs %d slot%s, tenant %s may use %d at once",
-              spec->name, needs, plural(needs), tenant->name, tenant->limit_slots);
+              spec->name, needs, str_plural(needs), tenant->name, tenant->limit_slots);
     error_field(err, "tenant");
     error_hint(err, "ask for fewer or smaller workers, or have the tenant's limit raised");
     return E_FAILED_PRECONDITION;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 #include "coordinator/scheduler/preempt.h"
 #include "coordinator/scheduler/room.h"
@@ -155,11 +156,7 @@ static int count_all(struct givers *givers)
          places += job->workers_count, job = cluster_next_begun_job(view->cluster, job)) {
         if (view_is_absent(view, job))
             continue;
-        if (count == capacity) {
-            capacity = capacity * 2 + 16;
-            givers->all = realloc(givers->all, sizeof(*givers->all) * (size_t)capacity);
-            insist(givers->all);
-        }
+        givers->all = array_reserve(givers->all, count, &capacity, sizeof(*givers->all));
         givers->all[count++] = (struct giver){
             .job = job, .places = places, .staying = count_slots(givers, job), .last = -1};
     }

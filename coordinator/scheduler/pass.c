@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
+#include "common/base/str.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
@@ -68,7 +70,7 @@ static void refuse_limit(const struct pass *pass, const struct job *job, struct 
     int needs = queue_slots_of(job->spec, job->spec->nodes_min);
     reason_set(ret, REASON_TENANT_LIMIT,
                "needs %d slot%s; tenant %s may use %d at once and has %d in use", needs,
-               needs == 1 ? "" : "s", tenant->name, tenant->limit_slots,
+               str_plural(needs), tenant->name, tenant->limit_slots,
                pass->queue.lines[tenant->number].slots);
     reason_hint(ret, "it starts when other jobs of the tenant end, or with a higher limit");
 }
@@ -150,11 +152,8 @@ bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
 
 void pass_note_given(struct pass *pass, const struct concession *given)
 {
-    if (pass->given_count == pass->given_capacity) {
-        pass->given_capacity = pass->given_capacity * 2 + 16;
-        pass->given = realloc(pass->given, sizeof(*pass->given) * (size_t)pass->given_capacity);
-        insist(pass->given);
-    }
+    pass->given =
+        array_reserve(pass->given, pass->given_count, &pass->given_capacity, sizeof(*pass->given));
     pass->given[pass->given_count++] = *given;
     pass->moved |= given->moves;
 }

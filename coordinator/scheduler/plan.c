@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/scheduler/blockers.h"
@@ -40,11 +41,8 @@ struct look {
 
 static void note_placed(struct look *look, const struct job *job, struct placement *placement)
 {
-    if (look->placed_count == look->placed_capacity) {
-        look->placed_capacity = look->placed_capacity * 2 + 8;
-        look->placed = realloc(look->placed, sizeof(*look->placed) * (size_t)look->placed_capacity);
-        insist(look->placed);
-    }
+    look->placed = array_reserve(look->placed, look->placed_count, &look->placed_capacity,
+                                 sizeof(*look->placed));
     look->placed[look->placed_count++] = (struct placed){.job = job, .placement = *placement};
 }
 

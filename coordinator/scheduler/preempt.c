@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 #include "coordinator/scheduler/defrag.h"
 #include "coordinator/scheduler/filter.h"
@@ -100,11 +101,8 @@ static void make(struct plan *plan, const struct gift *gift, bool given)
 
 static struct gift *note(struct plan *plan, struct giver *giver, int node, bool spare)
 {
-    if (plan->gifts_count == plan->gifts_capacity) {
-        plan->gifts_capacity = plan->gifts_capacity * 2 + 16;
-        plan->gifts = realloc(plan->gifts, sizeof(*plan->gifts) * (size_t)plan->gifts_capacity);
-        insist(plan->gifts);
-    }
+    plan->gifts =
+        array_reserve(plan->gifts, plan->gifts_count, &plan->gifts_capacity, sizeof(*plan->gifts));
     struct gift *gift = &plan->gifts[plan->gifts_count];
     *gift = (struct gift){.giver = giver, .node = node, .before = giver->last, .spare = spare};
     giver->last = plan->gifts_count++;

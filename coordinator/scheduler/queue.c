@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 
 int queue_slots_of(const struct spec *spec, int nodes)
@@ -58,12 +59,8 @@ void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant)
 
 void queue_add(struct queue *queue, const struct job *job)
 {
-    if (queue->extra_count == queue->extra_capacity) {
-        queue->extra_capacity = queue->extra_capacity * 2 + 16;
-        queue->extra =
-            realloc(queue->extra, sizeof(const struct job *) * (size_t)queue->extra_capacity);
-        insist(queue->extra);
-    }
+    queue->extra = array_reserve(queue->extra, queue->extra_count, &queue->extra_capacity,
+                                 sizeof(*queue->extra));
     queue->extra[queue->extra_count++] = job;
     queue->sorted = false;
 }

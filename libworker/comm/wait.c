@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/base/str.h"
 #include "libworker/comm/clock.h"
 #include "libworker/comm/control.h"
 #include "libworker/comm/failure.h"
@@ -204,7 +205,7 @@ static int fail_timeout(struct wk_comm *comm, const struct wait *wait)
     int late = status_missing(comm, names, sizeof(names));
     header_describe(&comm->header, what, sizeof(what));
     return comm_fail(comm, WK_ETIMEOUT, -1, "%s: %s: rank%s %s %s in %lld ms (seen by rank %d)",
-                     comm->name, what, late == 1 ? "" : "s", names,
+                     comm->name, what, str_plural(late), names,
                      comm->arrived ? "arrived but stopped moving data" : "did not arrive",
                      (long long)((comm_now_us() - wait->started_us) / 1000), comm->rank);
 }
