@@ -27,7 +27,7 @@ enum {
 };
 
 struct agent {
-    char name[PLACE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     char address[ADDRESS_MAX_BYTES + 1];
     char version[VERSION_MAX_BYTES + 1];
     uint16_t port_first, port_last;

@@ -163,7 +163,7 @@ static const struct args_command command = {
 struct program {
     struct args args;
     struct arena arena;
-    char name[PLACE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     char dir[DIR_BYTES];
     char runs[DIR_BYTES + 8], work[DIR_BYTES + 8], tmp[DIR_BYTES + 8];
     char token[IDENTITY_TOKEN_MAX];

@@ -18,14 +18,14 @@
 
 enum { HOST_BYTES = 256, ENVIRONMENT_ROWS = 32 };
 
-int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err)
+int place_name(char ret[NAME_LENGTH_MAX + 1], struct error *err)
 {
     char host[HOST_BYTES];
     size_t at = 0;
     if (gethostname(host, sizeof(host)))
         return error_errno(err, errno, "host name");
     host[sizeof(host) - 1] = '\0';
-    for (const char *c = host; *c && *c != '.' && at < PLACE_NAME_MAX; c++) {
+    for (const char *c = host; *c && *c != '.' && at < NAME_LENGTH_MAX; c++) {
         char lower = (char)tolower((unsigned char)*c);
         if (isalnum((unsigned char)lower) || (at > 0 && lower == '-'))
             ret[at++] = lower;
@@ -131,6 +131,6 @@ int place_check_name(const char *name, struct error *err)
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "\"%s\" is no name for a node", name ? name : "");
     error_hint(err, "1 to %d of a-z, 0-9, '-' and '.', starting with a letter or digit",
-               PLACE_NAME_MAX);
+               NAME_LENGTH_MAX);
     return E_INVALID_ARGUMENT;
 }

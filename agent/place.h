@@ -10,10 +10,10 @@
 #include "common/base/name.h"
 
 /* sun_path has 108 bytes; NNG adds nothing. */
-enum { PLACE_SOCKET_MAX = 100, PLACE_NAME_MAX = NAME_LENGTH_MAX };
+enum { PLACE_SOCKET_MAX = 100 };
 
 /* The host's name up to its first dot, in the letters that node names allow. */
-int place_name(char ret[PLACE_NAME_MAX + 1], struct error *err);
+int place_name(char ret[NAME_LENGTH_MAX + 1], struct error *err);
 
 /* 0 if a node may have this name. */
 int place_check_name(const char *name, struct error *err);

@@ -93,7 +93,7 @@ static int read_time(const struct tree *map, const char *key, int64_t *ret_ms, s
 static int add_nodes(const struct tree *group, int number, struct rehearsal *ret, struct error *err)
 {
     static const char *const keys[] = {"count", "slots", "name", "labels", NULL};
-    char name[40] = "", label[REHEARSAL_NAME_MAX + 1] = "", value[REHEARSAL_NAME_MAX + 1] = "";
+    char name[40] = "", label[NAME_LENGTH_MAX + 1] = "", value[NAME_LENGTH_MAX + 1] = "";
     int count = 1, slots = 1;
     int rc = known_keys(group, keys, err);
     if (rc == 0)
@@ -150,7 +150,7 @@ static struct rehearsal_tenant *add_tenant(struct rehearsal *ret, const char *na
 static int read_tenant(const struct tree *map, struct rehearsal *ret, struct error *err)
 {
     static const char *const keys[] = {"name", "weight", "guaranteed", "limit", NULL};
-    char name[REHEARSAL_NAME_MAX + 1] = "";
+    char name[NAME_LENGTH_MAX + 1] = "";
     int rc = known_keys(map, keys, err);
     if (rc == 0)
         rc = read_name(map, "name", name, sizeof(name), err);
@@ -202,7 +202,7 @@ int sim_read_cluster(const char *path, struct rehearsal *ret, struct error *err)
 
 struct stream { /* the keys of a job; each job draws new values */
     struct sim_draw every, duration, nodes, min_nodes, workers, slots, priority, runtime;
-    char name[40], tenant[REHEARSAL_NAME_MAX + 1], topology[REHEARSAL_NAME_MAX + 1];
+    char name[40], tenant[NAME_LENGTH_MAX + 1], topology[NAME_LENGTH_MAX + 1];
     int count;
     int64_t submit_ms;
     bool has_min, has_runtime;

@@ -292,7 +292,7 @@ static void tick(void *arg)
 static int store_once(struct driver *driver, const struct action *action, struct strmap *seen,
                       struct error *err)
 {
-    char key[NODE_NAME_MAX + 3];
+    char key[NAME_LENGTH_MAX + 3];
     bool is_job = action->kind == ACTION_STORE_JOB;
     (void)str_printf(key, sizeof(key), "%c/%s", is_job ? 'j' : 'n',
                      is_job ? action->job : action->node);

@@ -29,7 +29,7 @@ const char *environment_get(const char *const *envp, const char *name)
 }
 
 /* [A-Za-z_][A-Za-z0-9_]*: what a shell can name (POSIX 8.1, lower case included) */
-static bool name_valid(const char *name)
+static bool is_shell_name(const char *name)
 {
     if (!name[0] || isdigit((unsigned char)name[0]))
         return false;
@@ -80,7 +80,7 @@ static void set_inherited(struct environment *env, const char *const *inherited)
         char *name =
             equals ? arena_strndup(env->arena, *inherited, (size_t)(equals - *inherited)) : NULL;
         /* launch records are JSON: what is not UTF-8 cannot be passed on */
-        if (name && name_valid(name) && utf8_valid(equals + 1, strlen(equals + 1)))
+        if (name && is_shell_name(name) && utf8_valid(equals + 1, strlen(equals + 1)))
             set(env, name, equals + 1);
     }
 }
@@ -206,7 +206,7 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
 {
     for (int i = 0; i < a->env_count; i++) {
         const char *name = a->env[i].name;
-        if (!name_valid(name)) {
+        if (!is_shell_name(name)) {
             error_field(err, "spec.env");
             return error_set(err, E_INVALID_ARGUMENT, "\"%s\" cannot name a variable", name);
         }

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/name.h"
+
 enum {
-    AGENT_JOB_ID_MAX = 31,
-    AGENT_ENDPOINT_MAX = 159,
     AGENT_TOKEN_MAX = 127,
     AGENT_TOKENS_KEPT = 4,
     AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
@@ -34,7 +34,7 @@ int agent_start_code(int error_code);
 
 /* Identifies one worker for ever: a job never reuses a uid. */
 struct worker_key {
-    char job[AGENT_JOB_ID_MAX + 1]; /* [A-Za-z0-9._-], never "." or ".." */
+    char job[JOB_ID_MAX + 1]; /* [A-Za-z0-9._-], never "." or ".." */
     uint64_t uid;
 };
 

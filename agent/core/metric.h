@@ -5,11 +5,10 @@
 #include <stdint.h>
 
 #include "agent/core/launch.h"
-
-enum { METRIC_NAME_MAX = 63 };
+#include "common/base/name.h"
 
 struct metric {
-    char job[AGENT_JOB_ID_MAX + 1];
+    char job[JOB_ID_MAX + 1];
     char name[METRIC_NAME_MAX + 1];
     uint64_t generation, step;
     int64_t wall_ms;

@@ -63,7 +63,7 @@ struct agent_worker { /* read-only outside the core */
     int64_t pid;
     struct worker_memory memory; /* aware, generation joined, step */
     uint64_t joining;
-    char endpoint[AGENT_ENDPOINT_MAX + 1]; /* of `joining`, kept for repeated calls */
+    char endpoint[ENDPOINT_MAX + 1]; /* of `joining`, kept for repeated calls */
     uint64_t broken;
     uint32_t lost_ranks[AGENT_LOST_RANKS_MAX]; /* ascending, in generation `broken` */
     int lost_ranks_count;

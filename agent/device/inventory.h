@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/name.h"
 
 enum { INVENTORY_GPUS_MAX = 16, INVENTORY_LABELS_MAX = 64 };
 
@@ -18,8 +19,8 @@ struct inventory_gpu { /* slot n is the n-th readable GPU, whatever its index */
 };
 
 struct inventory_label {
-    char key[64];
-    char value[64];
+    char key[LABEL_MAX + 1];
+    char value[LABEL_MAX + 1];
 };
 
 struct inventory {

@@ -120,12 +120,12 @@ static void on_join(void *arg, struct rpc_call *call)
         .join = {.generation = m->generation, .step = m->step, .endpoint = m->endpoint}};
     if (!admit(socket, call, m->job, m->uid, &event.key))
         return;
-    if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > AGENT_ENDPOINT_MAX) {
+    if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > ENDPOINT_MAX) {
         struct error err = {0};
         error_set(&err, E_INVALID_ARGUMENT,
                   "Join needs a generation and an endpoint of 1 to %d "
                   "bytes",
-                  AGENT_ENDPOINT_MAX);
+                  ENDPOINT_MAX);
         fail(call, &err);
         return;
     }

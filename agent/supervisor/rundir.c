@@ -45,7 +45,7 @@ int rundir_parse_name(const char *name, struct worker_key *ret)
     struct worker_key key = {0};
     const char *dot = strrchr(name, '.');
     int64_t uid;
-    if (!dot || dot == name || (size_t)(dot - name) > AGENT_JOB_ID_MAX ||
+    if (!dot || dot == name || (size_t)(dot - name) > JOB_ID_MAX ||
         parse_i64(dot + 1, 0, INT64_MAX, &uid, NULL))
         return E_INVALID_ARGUMENT;
     memcpy(key.job, name, (size_t)(dot - name));

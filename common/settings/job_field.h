@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/name.h"
+
 enum {
-    SPEC_NAME_MAX = 63,
     SPEC_ARGS_MAX = 1024,
     SPEC_ENV_MAX = 512,
     SPEC_SECRETS_MAX = 32,
     SPEC_LABELS_MAX = 32,
-    SPEC_LABEL_MAX = 63,
     SPEC_PATH_MAX = 900, /* leaves room for "/step-00000200/rank-..." in a path */
     SPEC_NODES_MAX = 10000,
     SPEC_SPARES_MAX = 64,
@@ -110,7 +110,7 @@ enum {
           .refusal = "too many constraints")                                                       \
     PLAIN(TOPOLOGY, topology, TEXT, "topology",                                                    \
           "a node label that must be the same on all nodes of the gang", .absent = "none",         \
-          .max = SPEC_LABEL_MAX, .refusal = "the label is too long",                               \
+          .max = LABEL_MAX, .refusal = "the label is too long",                                    \
           .accepts = "the name of a node label")                                                   \
     FLAG(ENV, env, PAIRS, "env", "environment variable of the workers; KEY alone copies yours",    \
          "env", 'e', "KEY=VALUE", .absent = "none", .max = SPEC_ENV_MAX,                           \

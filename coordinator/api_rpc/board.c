@@ -19,7 +19,7 @@ struct entry {
 
 struct notes { /* of one job */
     struct map generations;
-    char tenant[NODE_NAME_MAX + 1];
+    char tenant[NAME_LENGTH_MAX + 1];
 };
 
 struct board {

@@ -28,7 +28,7 @@ struct connection;
 struct agent_link {                /* the connection of a node's agent */
     struct connection *connection; /* NULL: none at present */
     uint64_t incarnation;
-    char node[NODE_NAME_MAX + 1];
+    char node[NAME_LENGTH_MAX + 1];
 };
 
 struct connection {

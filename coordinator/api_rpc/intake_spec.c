@@ -145,11 +145,11 @@ int intake_stored_spec(const Muster__JobSpec *message, const char *json, struct 
     return intake_build(&what, ret, err);
 }
 
-static Muster__JobSpec named_spec(const Muster__JobSpec *message, char name[SPEC_NAME_MAX + 1])
+static Muster__JobSpec named_spec(const Muster__JobSpec *message, char name[NAME_LENGTH_MAX + 1])
 {
     Muster__JobSpec named = *message;
     if (!named.name || !named.name[0]) {
-        spec_name_of(message, name, SPEC_NAME_MAX + 1);
+        spec_name_of(message, name, NAME_LENGTH_MAX + 1);
         named.name = name;
     }
     return named;
@@ -159,7 +159,7 @@ static Muster__JobSpec named_spec(const Muster__JobSpec *message, char name[SPEC
 static bool find_meaning(const Muster__JobSpec *message, struct buf *ret)
 {
     struct spec *spec;
-    char name[SPEC_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     Muster__JobSpec named = named_spec(message, name);
     const struct build what = {.message = &named, .json = "", .stored = true, .meaning = ret};
     if (intake_build(&what, &spec, NULL) < 0)
@@ -183,7 +183,7 @@ bool intake_same(const Muster__JobSpec *a, const Muster__JobSpec *b)
 int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error *err)
 {
     struct buf json;
-    char name[SPEC_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     Muster__JobSpec named = named_spec(message, name);
     buf_init(&json, SPEC_TEXT_MAX_BYTES);
     int rc = check_counts(message, err);

@@ -240,7 +240,7 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
         answer_poll(service, call, node, version);
         return;
     }
-    char key[NODE_NAME_MAX + 8];
+    char key[NAME_LENGTH_MAX + 8];
     (void)str_printf(key, sizeof(key), "poll/%s", node->name);
     service_wait(call, key, INT64_MAX);
 }

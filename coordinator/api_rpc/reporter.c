@@ -6,7 +6,7 @@
 #include "common/base/str.h"
 #include "coordinator/api_rpc/service_internal.h"
 
-enum { PAIRS_KEPT_MAX = 20000, PAIR_BYTES = JOB_ID_MAX + NODE_NAME_MAX + 2 };
+enum { PAIRS_KEPT_MAX = 20000, PAIR_BYTES = JOB_ID_MAX + NAME_LENGTH_MAX + 2 };
 enum had { HAD_UNKNOWN, HAD_NEVER, HAD_WORKER };
 
 static void remember(struct service *service, const char *pair, enum had had)

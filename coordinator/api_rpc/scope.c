@@ -33,7 +33,7 @@ bool scope_sees_event(const struct service_call *call, const struct record *reco
 static bool hidden_word(const struct service_call *call, const char *from, size_t size)
 {
     const struct cluster *cluster = service_cluster(call->service);
-    char word[NODE_NAME_MAX + 1];
+    char word[NAME_LENGTH_MAX + 1];
     if (size == 0 || size >= sizeof(word))
         return false;
     memcpy(word, from, size);

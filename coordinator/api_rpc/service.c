@@ -434,7 +434,7 @@ static void wake_job(struct service *service, const char *job)
 
 void service_perform(struct service *service, const struct action *action)
 {
-    char key[NODE_NAME_MAX + 8];
+    char key[NAME_LENGTH_MAX + 8];
     switch (action->kind) {
     case ACTION_ANSWER: {
         struct service_call *call = map_get(&service->calls, action->request);

@@ -21,7 +21,7 @@ struct record { /* proto Event without its number */
     int64_t wall_ms;
     char kind[32];
     char job[JOB_ID_MAX + 1];
-    char node[NODE_NAME_MAX + 1];
+    char node[NAME_LENGTH_MAX + 1];
     uint64_t generation;
     int world; /* of the job's current generation */
     char from[16], to[16];
@@ -32,7 +32,7 @@ struct action {
     enum action_kind kind;
     uint64_t request;
     char job[JOB_ID_MAX + 1];
-    char node[NODE_NAME_MAX + 1];
+    char node[NAME_LENGTH_MAX + 1];
     int64_t at_ms;
     struct record *record; /* owned by the list */
     struct error *error;   /* owned by the list; NULL = success */

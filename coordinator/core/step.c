@@ -157,7 +157,8 @@ static void flush(struct step *step)
                        node->name);
     }
     for (struct map_entry *e = strmap_first(&step->nodes); e; e = map_next(e))
-        (void)str_copy(actions_add(step->ret, ACTION_STORE_NODE)->node, NODE_NAME_MAX + 1, e->name);
+        (void)str_copy(actions_add(step->ret, ACTION_STORE_NODE)->node, NAME_LENGTH_MAX + 1,
+                       e->name);
     int64_t wake = core_wake_at(step->cluster);
     if (wake != INT64_MAX)
         actions_add(step->ret, ACTION_WAKE_AT)->at_ms = wake;

@@ -15,6 +15,7 @@
 #include "common/base/heap.h"
 #include "common/base/map.h"
 #include "common/base/name.h"
+#include "common/base/token.h"
 #include "coordinator/model/ledger.h"
 #include "coordinator/model/spec.h"
 #include "coordinator/model/tenant.h"
@@ -23,15 +24,12 @@ enum {
     CLUSTER_NODES_MAX = 20000,
     CLUSTER_JOBS_MAX = 200000,
     CLUSTER_JOBS_RESERVED = 5000, /* of these, for administrators */
-    NODE_NAME_MAX = NAME_LENGTH_MAX,
-    NODE_KEY_MAX = 43,         /* a pin, common/env/tls_file.h */
+    NODE_KEY_MAX = TOKEN_PIN_LENGTH,
     NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     JOB_USER_MAX = 63,
     NODE_LABELS_MAX = 64,
     NODE_GPUS_MAX = 16,
     ADDRESS_MAX = 127,
-    ENDPOINT_MAX = 159,
-    JOB_ID_MAX = 31,
     JOB_CHECKPOINTS_MAX = 64, /* kept in memory per job; older ones are forgotten, not deleted */
     PATH_LENGTH_MAX = 1023,
     SECRET_BYTES = 32,
@@ -106,7 +104,7 @@ bool job_state_ended(enum job_state state);
 struct reason {
     char kind[32];
     char text[512];
-    char node[NODE_NAME_MAX + 1];
+    char node[NAME_LENGTH_MAX + 1];
     int rank; /* -1 = none */
     char hint[256];
     char output[REASON_OUTPUT_BYTES]; /* the last relevant lines that rank wrote; "" = none */
@@ -120,12 +118,12 @@ struct gpu {
 };
 
 struct label {
-    char key[64];
-    char value[64];
+    char key[LABEL_MAX + 1];
+    char value[LABEL_MAX + 1];
 };
 
 struct node {
-    char name[NODE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     enum node_state state;
     struct reason reason;
     uint64_t incarnation;         /* of its present agent */
@@ -190,7 +188,7 @@ struct collective_wait { /* in a collective, for other ranks */
 
 struct worker {
     uint64_t uid;
-    char node[NODE_NAME_MAX + 1];
+    char node[NAME_LENGTH_MAX + 1];
     enum worker_state state;
     bool should_stop; /* the desired state is to end it */
     bool leaving;     /* its node is given back: it is not in the next group */
@@ -226,7 +224,7 @@ struct group {
     bool joined;       /* all joined: endpoints are known, membership is published */
     bool open;         /* forming: survivors are asked to leave the current group */
     bool broken;       /* lost a member: it may not commit checkpoints any more */
-    char master_node[NODE_NAME_MAX + 1];
+    char master_node[NAME_LENGTH_MAX + 1];
     int master_port;
     int64_t since_ms;
     struct group_place *places; /* by rank; derived, not stored */

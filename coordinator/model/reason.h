@@ -81,7 +81,7 @@ void reason_hint(struct reason *ret, const char *fmt, ...) __attribute__((format
 /* Write a name of `job` (its id or its name) for use in a text: between marks and with its tenant.
  * reason_show can then hide it from other tenants, also after the job is forgotten. The name of a
  * NULL job belongs to no tenant: only readers that see all jobs can read it. */
-enum { REASON_NAME_MAX = 2 * NODE_NAME_MAX + 4 };
+enum { REASON_NAME_MAX = 2 * NAME_LENGTH_MAX + 4 };
 const char *reason_name_job(const struct job *job, const char *name, char ret[REASON_NAME_MAX]);
 
 /* Write `text` for a reader of `tenant` (NULL = one that sees all). Names appear without marks,

@@ -12,8 +12,8 @@ int spec_check_constraints(const struct spec_input *in, struct error *err)
 {
     for (int i = 0; i < in->constraints_count; i++) {
         const struct pair *pair = &in->constraints[i];
-        if (!spec_given(pair->key) || strlen(pair->key) > SPEC_LABEL_MAX ||
-            strlen(pair->value) > SPEC_LABEL_MAX) {
+        if (!spec_given(pair->key) || strlen(pair->key) > LABEL_MAX ||
+            strlen(pair->value) > LABEL_MAX) {
             error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a label and its value", pair->key);
             error_field(err, "constraints.%.80s", pair->key);
             error_hint(err, "1 to 63 bytes each; `muster nodes -o yaml` shows the nodes' labels");

@@ -12,17 +12,17 @@
 
 #include "common/base/error.h"
 #include "common/base/map.h"
+#include "common/base/name.h"
 
 enum {
     TENANTS_MAX = 1000,
-    TENANT_NAME_MAX = 63,
     TENANT_SLOTS_MAX = 10000000,
     TENANT_WEIGHT_MAX = 10000,
     USE_HALF_LIFE_MS = 24 * 3600 * 1000,
 };
 
 struct tenant {
-    char name[TENANT_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     int weight;           /* its share relative to the other tenants */
     int guaranteed_slots; /* it gets this many on request, if necessary from borrowers */
     int limit_slots;      /* it never uses more; 0 = no limit */

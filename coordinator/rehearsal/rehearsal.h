@@ -19,20 +19,19 @@ enum {
     REHEARSAL_NODES_MAX = 10000,
     REHEARSAL_JOBS_MAX = 100000,
     REHEARSAL_TENANTS_MAX = 100,
-    REHEARSAL_NAME_MAX = NAME_LENGTH_MAX,
     REHEARSAL_EVENTS_MAX = 200000000, /* then the rehearsal stops */
 };
 
 #define REHEARSAL_TIME_MAX_MS (INT64_C(100) * 365 * 86400000) /* limit of each input */
 
 struct rehearsal_node {
-    char name[REHEARSAL_NAME_MAX + 1];
-    char label[REHEARSAL_NAME_MAX + 1], label_value[REHEARSAL_NAME_MAX + 1]; /* "" = none */
+    char name[NAME_LENGTH_MAX + 1];
+    char label[NAME_LENGTH_MAX + 1], label_value[NAME_LENGTH_MAX + 1]; /* "" = none */
     int slots;
 };
 
 struct rehearsal_tenant {
-    char name[REHEARSAL_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     int weight, guaranteed_slots, limit_slots;
     /* results */
     int jobs;           /* completed */
@@ -44,8 +43,8 @@ struct rehearsal_tenant {
 enum rehearsal_end { REHEARSAL_OPEN, REHEARSAL_DONE, REHEARSAL_REFUSED, REHEARSAL_FAILED };
 
 struct rehearsal_job {
-    char name[REHEARSAL_NAME_MAX + 1], tenant[REHEARSAL_NAME_MAX + 1];
-    char topology[REHEARSAL_NAME_MAX + 1]; /* "" = none */
+    char name[NAME_LENGTH_MAX + 1], tenant[NAME_LENGTH_MAX + 1];
+    char topology[NAME_LENGTH_MAX + 1]; /* "" = none */
     int64_t submit_ms, duration_ms;
     int64_t max_runtime_ms; /* set by its owner, for backfill; 0 = none */
     int nodes_min, nodes_max, workers_per_node, slots;

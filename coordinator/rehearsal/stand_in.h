@@ -14,7 +14,7 @@ struct stand_in_worker {
 };
 
 struct stand_in {
-    char name[NODE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     struct stand_in_worker *workers;
     int count, capacity;
     uint64_t sequence; /* of reports */

@@ -74,7 +74,7 @@ struct request {
 };
 
 struct placed_node {
-    char name[NODE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     int slots[SPEC_WORKERS_PER_NODE_MAX]; /* first slot of each worker */
 };
 

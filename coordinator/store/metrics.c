@@ -80,7 +80,7 @@ static bool name_good(const char *name)
 {
     size_t size =
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
-    return size > 0 && size <= METRICS_NAME_MAX && name[size] == 0;
+    return size > 0 && size <= METRIC_NAME_MAX && name[size] == 0;
 }
 
 static struct series *series_of(struct job_metrics *job, const char *name)

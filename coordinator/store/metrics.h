@@ -17,13 +17,13 @@
 
 #include "common/base/arena.h"
 #include "common/base/error.h"
+#include "common/base/name.h"
 #include "common/env/env.h"
 
 enum {
-    METRICS_POINTS_MAX = 8192, /* per series in memory */
-    METRICS_POINTS_MIN = 64,   /* per series, where little may be kept */
-    METRICS_SERIES_MAX = 128,  /* per job */
-    METRICS_NAME_MAX = 63,
+    METRICS_POINTS_MAX = 8192,          /* per series in memory */
+    METRICS_POINTS_MIN = 64,            /* per series, where little may be kept */
+    METRICS_SERIES_MAX = 128,           /* per job */
     METRICS_FILE_MAX_BYTES = 64 << 20,  /* then it is rewritten, thinned like memory */
     METRICS_JOBS_MAX = 256,             /* of a tenant in memory; others are read when asked for */
     METRICS_MEMORY_MAX_BYTES = 1 << 30, /* of all tenants */
@@ -68,7 +68,7 @@ int metrics_new(const struct disk *disk, const char *data_dir, struct metrics **
                 struct error *err);
 void metrics_free(struct metrics *metrics);
 
-/* Samples with an invalid name (not [A-Za-z0-9_./-], 1..METRICS_NAME_MAX) are dropped. */
+/* Samples with an invalid name (not [A-Za-z0-9_./-], 1..METRIC_NAME_MAX) are dropped. */
 int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
                    const struct metric_sample *samples, int samples_count, struct error *err);
 

@@ -13,12 +13,13 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/name.h"
 #include "libworker/checkpoint/folder.h"
 #include "libworker/comm/comm.h"
 
 enum {
     SESSION_PATH_MAX = CHECKPOINT_PATH_MAX,
-    SESSION_METRIC_NAME_MAX = 64,
+    SESSION_METRIC_NAME_MAX = METRIC_NAME_MAX + 1,
     /* How long a member may need to its step boundary before its collectives are aborted, unless
      * the coordinator knows that all members are present and sets a longer time. */
     SESSION_LEAVE_MS = 1000,

@@ -3,13 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/name.h"
 #include "common/base/str.h"
 #include "libworker/nn/outputs.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
-
-enum { METRIC_NAME_MAX = 63 };
 
 static int fail(struct wk_context *ctx, int code, const char *text)
 {

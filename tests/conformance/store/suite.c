@@ -12,7 +12,7 @@
 static int parse_spec(void *arg, const char *json, struct spec **ret, struct error *err)
 {
     (void)arg;
-    char name[SPEC_NAME_MAX + 1] = "";
+    char name[NAME_LENGTH_MAX + 1] = "";
     if (sscanf(json, "{\"name\":\"%63[a-z0-9.-]\"", name) != 1)
         return error_set(err, E_INVALID_ARGUMENT, "no spec");
     static const char *const command[] = {"true"};

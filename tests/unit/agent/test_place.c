@@ -11,7 +11,7 @@
 
 Test(place, name_is_one_a_node_may_have)
 {
-    char name[PLACE_NAME_MAX + 1];
+    char name[NAME_LENGTH_MAX + 1];
     struct error err;
     int rc = place_name(name, &err);
     cr_assert(rc == 0 || rc == E_INVALID_ARGUMENT);

@@ -122,9 +122,9 @@ Test(metrics, a_file_that_is_full_goes_on_thinned)
 {
     enum { EACH = 50000, ROUNDS = 16 };
     static struct metric_sample samples[EACH];
-    char name[METRICS_NAME_MAX + 1];
-    memset(name, 'n', METRICS_NAME_MAX);
-    name[METRICS_NAME_MAX] = 0;
+    char name[METRIC_NAME_MAX + 1];
+    memset(name, 'n', METRIC_NAME_MAX);
+    name[METRIC_NAME_MAX] = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct error err = {0};
         for (int i = 0; i < EACH; i++) {
