@@ -18,29 +18,26 @@ HEADER_MAX = 120  # lines of a header of one room; libworker/include is for the 
 LONG_HEADERS = {
     "agent/core/launch.h": 130,
     "agent/supervisor/rundir.h": 128,
-    "cli/job_input.h": 131,
     "common/base/tree.h": 150,
     "common/rpc/server.h": 128,
-    "common/settings/setting.h": 182,
+    "common/settings/job_field.h": 181,
+    "common/settings/setting.h": 187,
     "coordinator/api_rest/http.h": 123,
     "coordinator/api_rpc/service.h": 193,
-    "coordinator/api_rpc/service_internal.h": 294,
+    "coordinator/api_rpc/service_internal.h": 298,
     "coordinator/core/internal.h": 238,
-    "coordinator/model/cluster.h": 458,
+    "coordinator/model/cluster.h": 457,
     "coordinator/scheduler/scheduler.h": 133,
-    "coordinator/store/store.h": 238,
-    "coordinator/store/store_sqlite_internal.h": 228,
+    "coordinator/store/store.h": 241,
+    "coordinator/store/store_sqlite_internal.h": 229,
     "libworker/checkpoint/folder.h": 155,
-    "libworker/comm/bootstrap.h": 125,
-    "libworker/comm/comm.h": 123,
-    "libworker/comm/comm_internal.h": 476,
     "libworker/kernel/cpu/fast_layers.h": 162,
     "libworker/kernel/cpu/fast_update.h": 273,
     "libworker/kernel/kernel.h": 265,
     "libworker/nn/model.h": 211,
     "libworker/optim/optimizer.h": 186,
     "libworker/parallel/sharded.h": 170,
-    "libworker/parallel/strategy.h": 164,
+    "libworker/parallel/strategy.h": 165,
     "libworker/step/context.h": 464,
     "libworker/step/unit.h": 139,
 }
@@ -48,16 +45,16 @@ LONG_HEADERS = {
 # kind -> (limit, what is looked for in code without comments and texts, what to write instead)
 PATTERNS = {
     "bare sizeof": (0, r"\bsizeof\b\s*[^\s(.]", "sizeof(x)"),
-    "rc chain": (75, r"\brc\s*\?\s*rc\s*:", "an early return: if (rc) return rc;"),
-    "return rc or": (71, r"\breturn\s+rc\s*(?:\|\||\?)", "an early return, then the call"),
-    "array grown by hand": (17, r"\w*capacity \* 2\b", "array_reserve of common/base/array.h"),
+    "rc chain": (53, r"\brc\s*\?\s*rc\s*:", "an early return: if (rc) return rc;"),
+    "return rc or": (55, r"\breturn\s+rc\s*(?:\|\||\?)", "an early return, then the call"),
+    "array grown by hand": (7, r"\w*capacity \* 2\b", "array_reserve of common/base/array.h"),
 }
 RETURN = re.compile(r"\breturn\b([^;]*);")
 SUM = re.compile(r"\+=([^;]*);")
 CONDITION = re.compile(r"^\s*!\w|==|!=|<=|>=|&&|\|\||[^-<]<[^<]|[^->]>[^>]")
-PLURAL = re.compile(r'[!=]= 1 \? "[^"]{0,3}" : "[^"]{0,3}"')
+PLURAL = re.compile(r"[!=]= 1 \? \"\" : \"s\"")
 ONE_WORD_FILES = 5  # a static function's name of one word is counted when it stands in so many files
-OTHER_LIMITS = {"comma return": 4, "sum of a condition": 51, "plural by hand": 33, "one-word statics": 221}
+OTHER_LIMITS = {"comma return": 3, "sum of a condition": 48, "plural by hand": 2, "one-word statics": 124}
 MEND = {kind: mend for kind, (_, _, mend) in PATTERNS.items()} | {
     "comma return": "two statements",
     "sum of a condition": "if (condition) n++;",
