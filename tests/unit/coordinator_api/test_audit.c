@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "coordinator/api_rpc/audit_fold.h"
 #include "tests/unit/coordinator_api/access_world.h"
 
 TestSuite(audit, .init = access_init, .fini = access_fini);
@@ -71,4 +72,27 @@ Test(audit, secrets_never_reach_the_audit_trail)
     make_token("ci", "member", "red", plain);
     struct store_events_query query = {.limit = STORE_AUDIT_PAGE_MAX};
     cr_assert_eq(world.store->verbs->list_audit(world.store, &query, see_entries, plain, NULL), 0);
+}
+
+Test(audit, repeats_are_one_entry_with_their_count_when_the_minute_is_over)
+{
+    enum { ASKED = 6 };
+    struct store_audit first, later;
+    struct error err;
+    Muster__CancelJobRequest cancel = MUSTER__CANCEL_JOB_REQUEST__INIT;
+    cancel.id = made.blue_job;
+    refusal("CancelJob", &cancel, made.red, &err);
+    newest_entry(&first);
+    for (int i = 1; i < ASKED; i++)
+        refusal("CancelJob", &cancel, made.red, &err);
+    newest_entry(&later);
+    cr_assert_eq(later.seq, first.seq, "a repeat has no entry of its own");
+    world_run(&world, AUDIT_FOLD_MS + 1000);
+    newest_entry(&later);
+    cr_assert_eq(later.seq, first.seq + 1);
+    cr_assert_str_eq(later.method, "CancelJob");
+    cr_assert(strncmp(later.text, "5 more", 6) == 0, "its count: %s", later.text);
+    refusal("CancelJob", &cancel, made.red, &err);
+    newest_entry(&later);
+    cr_assert_eq(later.seq, first.seq + 2, "the next minute begins with an entry");
 }
