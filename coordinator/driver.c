@@ -220,6 +220,7 @@ static void make_pass(struct driver *driver)
     int64_t begun_ms = clock->now_ms(clock->self);
     step_now(driver, &event);
     int64_t done_ms = clock->now_ms(clock->self), gap_ms = done_ms - begun_ms;
+    driver->took.pass_ms = gap_ms;
     driver->pass_after_ms = done_ms + (gap_ms > driver->pass_gap_ms ? gap_ms : driver->pass_gap_ms);
 }
 
@@ -390,13 +391,22 @@ static void mark(struct driver *driver)
     driver->mark_after_ms = now_ms(driver) + DRIVER_MARK_MS;
 }
 
+static bool anything_to_store(const struct driver *driver)
+{
+    for (int i = 0; i < driver->changes_count; i++)
+        if (!driver->changes[i].folded)
+            return true;
+    for (int i = 0; i < driver->actions.count; i++)
+        if (durable(&driver->actions.items[i]))
+            return true;
+    return false;
+}
+
 static int commit(struct driver *driver, struct error *err)
 {
-    bool any = driver->changes_count > 0;
-    for (int i = 0; i < driver->actions.count && !any; i++)
-        any = durable(&driver->actions.items[i]);
-    if (!any)
+    if (!anything_to_store(driver))
         return 0;
+    int64_t begun_ms = loop_clock_ms(driver->loop);
     const struct store_verbs *verbs = driver->store->verbs;
     int rc = verbs->begin(driver->store, err);
     if (rc == 0)
@@ -412,6 +422,7 @@ static int commit(struct driver *driver, struct error *err)
     for (int i = 0; rc == 0 && i < driver->audited_count; i++)
         driver->on_audit(driver->on_audit_arg, &driver->audited[i]);
     driver->audited_count = 0;
+    driver->took.commit_ms = loop_clock_ms(driver->loop) - begun_ms;
     return rc;
 }
 
@@ -551,13 +562,9 @@ void driver_turn_end(void *arg)
 {
     struct driver *driver = arg;
     struct error err = {0};
-    int64_t begun_ms = loop_clock_ms(driver->loop);
+    driver->took.pass_ms = driver->took.commit_ms = 0;
     make_pass(driver);
-    int64_t passed_ms = loop_clock_ms(driver->loop);
-    int rc = commit(driver, &err);
-    driver->took.pass_ms = passed_ms - begun_ms;
-    driver->took.commit_ms = loop_clock_ms(driver->loop) - passed_ms;
-    if (rc < 0)
+    if (commit(driver, &err) < 0)
         refuse_from_now(driver, &err);
     else
         perform(driver);

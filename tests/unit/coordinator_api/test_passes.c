@@ -58,7 +58,7 @@ Test(passes, others_have_the_loop_as_long_as_the_last_one_took)
     register_node_of(7, 1);
     world_run(&world, 10);
     world.lag_ms = TOOK_MS;
-    world.lags = 3; /* the loop's, and those before and after the pass */
+    world.lags = 7; /* the loop's five, and those before and after the pass */
     submit_one();
     uint64_t before = passes();
     submit_one();
