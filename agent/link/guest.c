@@ -14,9 +14,7 @@ static void name_of(const struct worker_key *key, char ret[NAME_MAX_BYTES])
 
 void guests_fini(struct guests *guests)
 {
-    for (struct map_entry *e = strmap_first(&guests->all); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&guests->all);
+    strmap_free_values(&guests->all);
 }
 
 int guest_enter(struct guests *guests, const struct worker_key *key, struct guest **ret,

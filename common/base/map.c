@@ -336,9 +336,21 @@ struct map_entry *map_at_least(const struct map *map, uint64_t key)
     return at_least(map, (struct key){.number = key});
 }
 
+void map_free_values(struct map *map)
+{
+    for (struct map_entry *e = map_first(map); e; e = map_next(e))
+        free(e->value);
+    map_fini(map);
+}
+
 void strmap_fini(struct strmap *map)
 {
     map_fini(&map->tree);
+}
+
+void strmap_free_values(struct strmap *map)
+{
+    map_free_values(&map->tree);
 }
 
 struct map_entry *strmap_find(const struct strmap *map, const char *name)

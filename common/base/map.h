@@ -35,7 +35,8 @@ struct strmap { /* zeroed memory is an empty map */
     struct map tree;
 };
 
-void map_fini(struct map *map); /* the caller frees the values first */
+void map_fini(struct map *map);        /* the caller frees the values first */
+void map_free_values(struct map *map); /* free() each value, then map_fini */
 
 void *map_get(const struct map *map, uint64_t key); /* NULL if absent */
 struct map_entry *map_find(const struct map *map, uint64_t key);
@@ -52,6 +53,7 @@ struct map_entry *map_previous(const struct map_entry *entry);
 struct map_entry *map_at_least(const struct map *map, uint64_t key); /* first key >= key */
 
 void strmap_fini(struct strmap *map);
+void strmap_free_values(struct strmap *map);
 void *strmap_get(const struct strmap *map, const char *name);
 struct map_entry *strmap_find(const struct strmap *map, const char *name);
 int strmap_set(struct strmap *map, const char *name, void *value, void **ret_old);

@@ -48,9 +48,7 @@ void guard_init(struct guard *guard)
 
 void guard_fini(struct guard *guard)
 {
-    for (struct map_entry *e = strmap_first(&guard->addresses); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&guard->addresses);
+    strmap_free_values(&guard->addresses);
     pthread_mutex_destroy(&guard->mutex);
 }
 

@@ -177,9 +177,7 @@ void sessions_free(struct sessions *sessions)
 {
     if (!sessions)
         return;
-    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&sessions->all);
+    strmap_free_values(&sessions->all);
     free(sessions);
 }
 

@@ -74,15 +74,9 @@ void access_free(struct access *access)
 {
     if (!access)
         return;
-    for (struct map_entry *e = strmap_first(&access->tokens); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = strmap_first(&access->tenants); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = strmap_first(&access->nodes); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&access->tokens);
-    strmap_fini(&access->tenants);
-    strmap_fini(&access->nodes);
+    strmap_free_values(&access->tokens);
+    strmap_free_values(&access->tenants);
+    strmap_free_values(&access->nodes);
     free(access);
 }
 
@@ -196,9 +190,7 @@ int access_load(struct access *access, struct store *store, struct error *err)
     struct loading loading = {.access = access, .err = err};
     for (struct map_entry *e = strmap_first(&access->tokens); e; e = map_next(e))
         ((struct entry *)e->value)->seen = false;
-    for (struct map_entry *e = strmap_first(&access->tenants); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&access->tenants);
+    strmap_free_values(&access->tenants);
     int rc = store->verbs->list_tokens(store, load_token, &loading, err);
     if (rc == 0)
         rc = store->verbs->list_tenants(store, load_tenant, &loading, err);

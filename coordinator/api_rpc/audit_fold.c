@@ -24,9 +24,7 @@ int audit_folds_new(struct audit_folds **ret, struct error *err)
 
 static void clear(struct audit_folds *folds)
 {
-    for (struct map_entry *e = strmap_first(&folds->all); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&folds->all);
+    strmap_free_values(&folds->all);
     folds->strangers = 0;
 }
 

@@ -35,9 +35,7 @@ int board_new(struct board **ret, struct error *err)
 
 static void generation_free(struct generation *generation)
 {
-    for (struct map_entry *e = strmap_first(&generation->entries); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&generation->entries);
+    strmap_free_values(&generation->entries);
     free(generation);
 }
 

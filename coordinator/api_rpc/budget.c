@@ -36,12 +36,8 @@ void budgets_init(struct budgets *budgets)
 
 void budgets_fini(struct budgets *budgets)
 {
-    for (struct map_entry *e = map_first(&budgets->callers); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = strmap_first(&budgets->tenants); e; e = map_next(e))
-        free(e->value);
-    map_fini(&budgets->callers);
-    strmap_fini(&budgets->tenants);
+    map_free_values(&budgets->callers);
+    strmap_free_values(&budgets->tenants);
 }
 
 static enum budget_kind kind_of(unsigned role)

@@ -7,12 +7,8 @@
 
 void connections_fini(struct connections *connections)
 {
-    for (struct map_entry *e = map_first(&connections->by_peer); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = strmap_first(&connections->links); e; e = map_next(e))
-        free(e->value);
-    map_fini(&connections->by_peer);
-    strmap_fini(&connections->links);
+    map_free_values(&connections->by_peer);
+    strmap_free_values(&connections->links);
 }
 
 struct connection *connection_find(const struct connections *connections, uint64_t peer,

@@ -16,13 +16,6 @@ struct node_shown {
     uint64_t version; /* of the list in which this digest first appeared */
 };
 
-void forget_nodes_shown(struct service *service)
-{
-    for (struct map_entry *e = strmap_first(&service->nodes_shown); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&service->nodes_shown);
-}
-
 static bool digest_of(const Muster__Node *node, struct buf *space, uint64_t ret[2])
 {
     Muster__Node lasting = *node;

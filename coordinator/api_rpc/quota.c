@@ -30,9 +30,7 @@ void quota_rates_free(struct quota_rates *rates)
 {
     if (!rates)
         return;
-    for (struct map_entry *e = strmap_first(&rates->tenants); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&rates->tenants);
+    strmap_free_values(&rates->tenants);
     free(rates);
 }
 

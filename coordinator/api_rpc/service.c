@@ -123,18 +123,16 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->audit_minute);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         call_free(e->value);
-    for (struct map_entry *e = strmap_first(&service->rooms); e; e = map_next(e))
-        free(e->value);
+    strmap_free_values(&service->rooms);
     forget_specs(service);
     map_fini(&service->calls);
     connections_fini(&service->connections);
-    strmap_fini(&service->rooms);
     access_free(service->access);
     secrets_free(service->secrets);
     loop_timer_cancel(service->options.loop, &service->uses);
     strmap_fini(&service->late);
     strmap_fini(&service->had);
-    forget_nodes_shown(service);
+    strmap_free_values(&service->nodes_shown);
     logs_free(service->logs);
     metrics_free(service->metrics);
     kept_free(service->kept);

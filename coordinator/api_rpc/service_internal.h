@@ -237,7 +237,6 @@ void done_set_node(struct service *, struct service_call *, const struct action 
 
 /* node_list.c */
 void call_list_nodes(struct service *, struct service_call *, bool last_chance);
-void forget_nodes_shown(struct service *service);
 
 /* access_calls.c */
 void call_who_am_i(struct service *, struct service_call *, bool last_chance);

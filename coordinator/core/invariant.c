@@ -291,9 +291,7 @@ void invariant_memory_free(struct invariant_memory *memory)
 {
     if (!memory)
         return;
-    for (struct map_entry *e = map_first(&memory->jobs); e; e = map_next(e))
-        free(e->value);
-    map_fini(&memory->jobs);
+    map_free_values(&memory->jobs);
     free(memory);
 }
 

@@ -19,19 +19,12 @@ int kept_new(struct kept **ret, struct error *err)
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static void sums_fini(struct strmap *sums)
-{
-    for (struct map_entry *e = strmap_first(sums); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(sums);
-}
-
 void kept_free(struct kept *kept)
 {
     if (!kept)
         return;
-    sums_fini(&kept->jobs);
-    sums_fini(&kept->tenants);
+    strmap_free_values(&kept->jobs);
+    strmap_free_values(&kept->tenants);
     free(kept);
 }
 

@@ -68,10 +68,8 @@ void metrics_free(struct metrics *metrics)
         return;
     for (struct map_entry *e = strmap_first(&metrics->jobs); e; e = map_next(e))
         free_job(e->value);
-    for (struct map_entry *e = strmap_first(&metrics->owners); e; e = map_next(e))
-        free(e->value);
+    strmap_free_values(&metrics->owners);
     strmap_fini(&metrics->jobs);
-    strmap_fini(&metrics->owners);
     free(metrics->dir);
     free(metrics);
 }

@@ -457,19 +457,13 @@ static void close_store(struct store *store)
         document_free(e->value);
     for (struct map_entry *e = strmap_first(&self->nodes); e; e = map_next(e))
         document_free(e->value);
-    for (struct map_entry *e = strmap_first(&self->meta); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = map_first(&self->events); e; e = map_next(e))
-        free(e->value);
-    for (struct map_entry *e = map_first(&self->audit); e; e = map_next(e))
-        free(e->value);
+    strmap_free_values(&self->meta);
+    map_free_values(&self->events);
+    map_free_values(&self->audit);
     store_memory_free_secrets(self);
     store_memory_past_fini(self);
-    map_fini(&self->audit);
     map_fini(&self->jobs);
     strmap_fini(&self->nodes);
-    strmap_fini(&self->meta);
-    map_fini(&self->events);
     free(self->tokens);
     free(self);
 }

@@ -179,8 +179,6 @@ void store_memory_past_fini(struct store_memory *self)
 {
     for (struct map_entry *e = map_first(&self->history); e; e = map_next(e))
         change_free(e->value);
-    for (struct map_entry *e = map_first(&self->digests); e; e = map_next(e))
-        free(e->value);
+    map_free_values(&self->digests);
     map_fini(&self->history);
-    map_fini(&self->digests);
 }

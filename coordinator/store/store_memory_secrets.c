@@ -52,9 +52,7 @@ void store_memory_copy_secrets(const struct store_memory *from, struct store_mem
 
 void store_memory_free_secrets(struct store_memory *self)
 {
-    for (struct map_entry *e = strmap_first(&self->secrets); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(&self->secrets);
+    strmap_free_values(&self->secrets);
 }
 
 int store_memory_list_secrets(struct store *store, store_secret_fn fn, void *arg, struct error *err)

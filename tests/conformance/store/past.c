@@ -78,18 +78,11 @@ static void see_tenant(void *arg, const struct store_tenant *tenant)
     set(arg, "tenant", tenant->name, tenant_text(tenant));
 }
 
-static void clear(struct strmap *map)
-{
-    for (struct map_entry *e = strmap_first(map); e; e = map_next(e))
-        free(e->value);
-    strmap_fini(map);
-}
-
 static void write_down(struct store_world *world, struct states *states)
 {
     struct strmap *map = &states->at[states->last];
     struct cluster *cluster = cluster_new(1);
-    clear(map);
+    strmap_free_values(map);
     cr_assert_eq(world->store->verbs->load(world->store, &loader, cluster, NULL), 0);
     for (const struct job *job = cluster_first_job(cluster); job;
          job = cluster_next_job(cluster, job))
@@ -250,7 +243,7 @@ static void compare(struct store_world *world, struct states *states, uint64_t s
         cr_assert(got, "%s is missing at event %d", e->name, (int)seq);
         cr_assert_str_eq(got, e->value, "%s at event %d", e->name, (int)seq);
     }
-    clear(&reading.got);
+    strmap_free_values(&reading.got);
 }
 
 void past_states_come_back(struct store_world *world)
@@ -278,7 +271,7 @@ void past_states_come_back(struct store_world *world)
     for (uint64_t seq = 0; seq <= states.last; seq++) {
         if (known[seq])
             compare(world, &states, seq);
-        clear(&states.at[seq]);
+        strmap_free_values(&states.at[seq]);
     }
     beyond.seq = states.last + 1;
     cr_assert_eq(world->store->verbs->list_past(world->store, &beyond, see_past, NULL, NULL),
