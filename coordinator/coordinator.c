@@ -13,6 +13,7 @@
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/api_rpc.h"
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/service_admit.h"
 #include "coordinator/core/step.h"
 #include "coordinator/driver.h"
 

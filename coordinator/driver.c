@@ -9,6 +9,8 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/core/step.h"
 #include "coordinator/forgotten_use.h"
 

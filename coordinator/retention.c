@@ -6,6 +6,7 @@
 
 #include "common/base/str.h"
 #include "common/env/env.h"
+#include "coordinator/api_rpc/job_data.h"
 #include "coordinator/driver.h"
 #include "coordinator/forgotten_use.h"
 #include "coordinator/model/tenant.h"

@@ -21,6 +21,8 @@
 #include "coordinator/api_rest/visitor.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_audit.h"
 #include "coordinator/coordinator.h"
 #include "proto/client.pb-c.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/base/str.h"
 #include "coordinator/api_rpc/budget.h"
-#include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/service_admit.h"
 
 enum { HOST_MAX = 256 };
 

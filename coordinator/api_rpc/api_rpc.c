@@ -5,7 +5,14 @@
 
 #include "common/base/murmur3.h"
 #include "common/rpc/server.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/access.h"
+#include "coordinator/api_rpc/budget.h"
+#include "coordinator/api_rpc/method.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "proto/client.pb-c.h"
+#include "proto/node.pb-c.h"
 
 enum { CALL_PARTS_MAX = 16384 }; /* of a call, except an agent's: a spec needs at most a quarter */
 
@@ -39,12 +46,12 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
 
 /* Classify an admitted caller; an agent's time belongs to its node. */
 static void judge(struct api_rpc *api, const struct rpc_knock *knock,
-                  const struct store_token *caller)
+                  const struct service_request *request)
 {
     uint64_t digest[2] = {0};
-    bool agent = access_role(caller->role) == ACCESS_AGENT;
+    bool agent = request->role == ACCESS_AGENT;
     if (!agent)
-        digest[0] = budget_whose(caller);
+        digest[0] = budget_whose(request->caller);
     else if (knock->key && *knock->key)
         murmur3(knock->key, strlen(knock->key), digest);
     rpc_server_judge(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);
@@ -78,7 +85,7 @@ static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, st
     if (rc == E_UNAUTHENTICATED)
         rpc_server_judge(api->server, knock->peer, NET_STRANGER, 0);
     else if (rc == 0 && request.caller)
-        judge(api, knock, request.caller);
+        judge(api, knock, &request);
     return rc;
 }
 
@@ -87,6 +94,7 @@ static void handle(void *arg, struct rpc_call *call)
     const struct row *row = arg;
     char peer[NET_PEER_NAME_MAX] = "";
     char key[NET_PEER_KEY_MAX];
+    const struct store_token *caller = rpc_call_caller(call);
     rpc_call_peer_key(call, key);
     if (row->audited)
         rpc_call_peer_name(call, peer);
@@ -106,7 +114,8 @@ static void handle(void *arg, struct rpc_call *call)
         .answer = answered,
         .arg = row->api,
         .tag = rpc_call_id(call),
-        .caller = rpc_call_caller(call),
+        .caller = caller,
+        .role = caller ? access_role(caller->role) : 0,
         .admitted = true,
     };
     service_start(row->api->service, &request);

@@ -2,7 +2,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "proto/client.pb-c.h"
 
 enum { BACKUP_PATH_MAX = 1024, STEP_EVERY_MS = 2 };
 

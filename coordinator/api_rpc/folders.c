@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/service_state.h"
 #include "coordinator/model/folder.h"
 
 enum { FOLDER_MAX = 2048 }; /* two paths of a spec and a separator */

@@ -4,8 +4,10 @@
 #ifndef API_RPC_FOLDERS_H
 #define API_RPC_FOLDERS_H
 
-#include "coordinator/api_rpc/service.h"
+#include "coordinator/model/cluster.h"
 #include "coordinator/store/store.h"
+
+struct service;
 
 /* 0 if a member may submit this. E_PERMISSION_DENIED naming checkpoint.dir. */
 int folders_allow_job(struct service *service, const struct store_tenant *tenant,

@@ -1,13 +1,21 @@
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
+#include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/intake_spec.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/job_query.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/secret_delivery.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/service_wait.h"
+#include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"
 
@@ -25,18 +33,6 @@ static void fail_too_large(struct service_call *call)
     service_fail(call, &err);
 }
 
-Muster__Job *service_show_job(struct service *service, struct arena *arena, const struct job *job,
-                              bool workers)
-{
-    int64_t ms[LEDGER_COUNT];
-    Muster__Job *ret = wire_job(arena, job, service_spec(service, job), workers);
-    if (!ret || !job->ledger.open)
-        return ret;
-    (void)ledger_read(&job->ledger, service_now_ms(service), ms);
-    ret->ledger = wire_ledger(arena, ms, job->ledger.rework_steps);
-    return ret->ledger ? ret : NULL;
-}
-
 static void answer_job(struct service_call *call, const struct job *job)
 {
     struct arena arena;
@@ -47,31 +43,6 @@ static void answer_job(struct service_call *call, const struct job *job)
     else
         fail_too_large(call);
     arena_fini(&arena);
-}
-
-/* A job belongs to its submitter's tenant. Specs without a tenant are widened to "default": for a
- * submitter with a tenant it means that one. */
-int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
-{
-    const char *own = scope_tenant(call);
-    const char *wanted = *spec->tenant ? spec->tenant : "default";
-    if (own && strcmp(wanted, "default") == 0)
-        wanted = own;
-    spec->tenant = (char *)(uintptr_t)wanted;
-    if (own && strcmp(wanted, own) != 0) {
-        error_set(err, E_PERMISSION_DENIED, "this token submits jobs of tenant '%s' only", own);
-        error_field(err, "tenant");
-        return E_PERMISSION_DENIED;
-    }
-    struct access *access = call->service->access;
-    if (access_tenant(access, wanted))
-        return 0;
-    int rc = intake_name(wanted, "tenant", err);
-    if (rc < 0)
-        return rc;
-    (void)access_no_tenant(access, wanted, err);
-    err->code = E_INVALID_ARGUMENT;
-    return err->code;
 }
 
 /* The stored spec if this request repeats the one that made the job, even if this version would
@@ -219,9 +190,7 @@ void call_watch_job(struct service *service, struct service_call *call, bool las
         answer_job(call, job);
         return;
     }
-    char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof(key), "job/%s", job->id);
-    service_wait(call, key, INT64_MAX);
+    service_wait(call, WAIT_JOB, job->id, INT64_MAX);
 }
 
 static bool state_known(const char *state)

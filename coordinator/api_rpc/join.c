@@ -5,7 +5,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
 
 enum { JOIN_LOG_MS = 1000 };
 

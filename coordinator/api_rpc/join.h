@@ -9,9 +9,10 @@
 #ifndef API_RPC_JOIN_H
 #define API_RPC_JOIN_H
 
-#include "coordinator/api_rpc/service.h"
+#include "coordinator/model/cluster.h"
 #include "coordinator/store/store.h"
 
+struct service;
 struct service_call;
 
 struct join {

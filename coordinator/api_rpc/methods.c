@@ -1,6 +1,7 @@
 /* Every method of every service: the roles that may call it, and the function that serves it. */
-#include "coordinator/api_rpc/service.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/access.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/method.h"
 
 enum { WRITERS = ACCESS_ADMIN | ACCESS_MEMBER, KEEPERS = ACCESS_ADMIN | ACCESS_OPERATOR };
 

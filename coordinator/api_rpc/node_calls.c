@@ -1,13 +1,20 @@
+#include "coordinator/api_rpc/node_calls.h"
+
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/limits.h"
 #include "common/base/str.h"
+#include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/folders.h"
 #include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/job_query.h"
 #include "coordinator/api_rpc/join.h"
-#include "coordinator/api_rpc/service_internal.h"
-#include "coordinator/api_rpc/wire.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/reporter.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/core/step.h"
 
 enum {
@@ -173,9 +180,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
             return rc;
         kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id), -1);
         service_late_output(service, job);
-        char key[JOB_ID_MAX + 8];
-        (void)str_printf(key, sizeof(key), "logs/%s", job->id);
-        service_wake(service, key);
+        service_wake(service, WAIT_LOGS, job->id);
     }
     return 0;
 }
@@ -343,8 +348,6 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
     const Muster__BoardRequest *message = (const void *)call->request;
     Muster__BoardAnswer answer = MUSTER__BOARD_ANSWER__INIT;
     struct error err = {0};
-    char key[JOB_ID_MAX + 16];
-    (void)str_printf(key, sizeof(key), "board/%.*s", JOB_ID_MAX, message->job);
     struct board_place place = {
         .job = message->job, .generation = message->generation, .key = message->key};
     struct board_value value = {.data = message->value.data, .size = message->value.len};
@@ -357,7 +360,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
         rc = board_set(service->board, &place, &value, &err);
         service->budgets.refused[LIMIT_BOARD_BYTES] += rc == E_RESOURCE_EXHAUSTED;
         if (rc == 0)
-            service_wake(service, key);
+            service_wake(service, WAIT_BOARD, message->job);
         answer.found = true;
     } else if (rc == 0) {
         answer.found = board_get(service->board, &place, &value);
@@ -365,7 +368,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
             answer.value.data = (uint8_t *)(uintptr_t)value.data;
             answer.value.len = value.size;
         } else if (message->wait && !last_chance) {
-            service_wait(call, key, INT64_MAX);
+            service_wait(call, WAIT_BOARD, message->job, INT64_MAX);
             return;
         }
     }

@@ -8,7 +8,10 @@
 #include "common/base/buf.h"
 #include "common/base/murmur3.h"
 #include "common/rpc/message.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/wire.h"
 
 struct node_shown {

@@ -1,7 +1,11 @@
 /* An overview of the cluster: counts of everything, and the first entries of each list. */
 #include <math.h>
 
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/job_query.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/scheduler/queue.h"
 

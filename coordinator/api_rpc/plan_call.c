@@ -2,9 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/str.h"
+#include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake_spec.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/job_query.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/scheduler/plan.h"
 

@@ -2,9 +2,14 @@
  * once, until the agent has it, so an answer stays small whatever a node runs. */
 #include <string.h>
 
-#include "common/base/str.h"
+#include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/node_calls.h"
+#include "coordinator/api_rpc/secret_delivery.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/service_wait.h"
+#include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/step.h"
 #include "coordinator/rendezvous/secret.h"
@@ -240,7 +245,5 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
         answer_poll(service, call, node, version);
         return;
     }
-    char key[NAME_LENGTH_MAX + 8];
-    (void)str_printf(key, sizeof(key), "poll/%s", node->name);
-    service_wait(call, key, INT64_MAX);
+    service_wait(call, WAIT_NODE, node->name, INT64_MAX);
 }

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "common/base/map.h"
-#include "common/base/str.h"
 #include "coordinator/api_rpc/folders.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_state.h"
 
 enum { MINUTE_MS = 60000 };
 
@@ -205,39 +205,4 @@ int quota_allows_secret(struct service *service, const char *tenant, struct erro
 {
     const struct store_tenant *known = access_tenant(service->access, tenant);
     return known ? over(service, known, QUOTA_SECRETS, 1, err) : 0;
-}
-
-/* For retention */
-
-void service_measure_kept(struct service *service, const struct job *job)
-{
-    if (!kept_knows(service->kept, job->id))
-        kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id),
-                 metrics_size(service->metrics, job->id));
-}
-
-bool service_over_quota(struct service *service, const char *name)
-{
-    const struct store_tenant *tenant = access_tenant(service->access, name);
-    return tenant &&
-           (kept_output(service->kept, name) > quota_limit(&tenant->quotas, QUOTA_OUTPUT_BYTES) ||
-            kept_metrics(service->kept, name) > quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES));
-}
-
-bool service_keeps(struct service *service, const struct job *job)
-{
-    return kept_output_of(service->kept, job->id) + kept_metrics_of(service->kept, job->id) > 0;
-}
-
-int service_keep_jobs(struct service *service, const char *name, int fallback)
-{
-    const struct store_tenant *tenant = access_tenant(service->access, name);
-    int64_t limit = tenant ? quota_limit(&tenant->quotas, QUOTA_ENDED_JOBS) : 0;
-    return limit ? (int)limit : fallback;
-}
-
-int64_t service_spec_quota(struct service *service, const char *name)
-{
-    const struct store_tenant *tenant = access_tenant(service->access, name);
-    return tenant ? quota_limit(&tenant->quotas, QUOTA_SPEC_BYTES) : INT64_MAX;
 }

@@ -7,7 +7,9 @@
 #include "common/base/str.h"
 #include "common/rpc/message.h"
 #include "common/rpc/transcode.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/store/document.h"
 

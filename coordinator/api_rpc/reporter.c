@@ -1,10 +1,9 @@
-/* Which node may report output and series of a job: one that has or had a worker of it. A worker's
- * output often arrives when its job is already elsewhere, so earlier nodes count too. They are
- * remembered, and after a restart found among the job's events. */
+#include "coordinator/api_rpc/reporter.h"
+
 #include <string.h>
 
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/service_state.h"
 
 enum { PAIRS_KEPT_MAX = 20000, PAIR_BYTES = JOB_ID_MAX + NAME_LENGTH_MAX + 2 };
 enum had { HAD_UNKNOWN, HAD_NEVER, HAD_WORKER };

@@ -1,9 +1,10 @@
-/* The part of the state that a caller of one tenant may see. */
+#include "coordinator/api_rpc/scope.h"
+
 #include <string.h>
 
 #include "common/base/buf.h"
 #include "common/base/name.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/service_state.h"
 #include "coordinator/model/reason.h"
 
 #define OTHERS "(another tenant's)"

@@ -5,8 +5,15 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 
 enum { SECRET_JOBS_TOLD = 8 }; /* listed for each secret; others are counted */
@@ -299,13 +306,4 @@ void written_rekey(struct service *service, struct service_call *call)
     answer.dropped = call->trace->counts[1];
     answer.place = text(secrets_key_place(service->secrets));
     service_answer(call, &answer.base);
-}
-
-int service_store_secret(struct service *service, const struct change *change, struct error *err)
-{
-    struct store *store = service->options.store;
-    const char *tenant = change->secret.tenant, *name = change->secret.name;
-    const struct store_secret *secret = secrets_find(service->secrets, tenant, name);
-    return secret ? store->verbs->put_secret(store, secret, err)
-                  : store->verbs->remove_secret(store, tenant, name, err);
 }

@@ -1,11 +1,12 @@
-/* The secrets that a job names: their existence at submit, and their values for the agents that
- * start its workers. */
+#include "coordinator/api_rpc/secret_delivery.h"
+
 #include <string.h>
 
 #include "common/base/meant.h"
 #include "common/base/str.h"
 #include "common/env/seal.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_state.h"
 
 enum { NAMES_MAX = 1000, ERROR_MAX = 512 };
 

@@ -2,36 +2,23 @@
 
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/base/assert.h"
-#include "common/base/hex.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "common/rpc/message.h"
-#include "common/rpc/transcode.h"
-#include "coordinator/api_rpc/intake.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/job_data.h"
+#include "coordinator/api_rpc/method.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/service_wait.h"
+#include "coordinator/api_rpc/stored_spec.h"
 
 enum {
     SPECS_KEPT_MAX = 20000,
 };
-
-int64_t service_now_ms(const struct service *service)
-{
-    return loop_now_ms(service->options.loop);
-}
-
-int64_t service_wall_ms(const struct service *service)
-{
-    const struct clock *clock = &service->options.env->clock;
-    return clock->wall_ms(clock->self);
-}
-
-const struct cluster *service_cluster(struct service *service)
-{
-    return service->options.host.cluster(service->options.host.self);
-}
 
 static void keep_text(char *ret, size_t size, const char *text)
 {
@@ -88,32 +75,6 @@ int service_new(const struct service_options *options, struct service **ret, str
     return rc;
 }
 
-static void call_free(struct service_call *call)
-{
-    struct service *service = call->service;
-    if (call->key[0])
-        service->stats.waiting--;
-    list_remove(&call->link);
-    list_remove(&call->ready.link);
-    list_remove(&call->whose);
-    budget_close(&service->budgets, call->budget, call->method->plans);
-    loop_timer_cancel(service->options.loop, &call->timer);
-    map_remove(&service->calls, call->id);
-    rpc_message_free(call->request);
-    if (call->trace)
-        explicit_bzero(call->trace->plain, sizeof(call->trace->plain));
-    free(call->trace);
-    free(call->refusal);
-    free(call);
-}
-
-static void forget_specs(struct service *service)
-{
-    for (struct map_entry *e = strmap_first(&service->specs); e; e = map_next(e))
-        rpc_message_free(e->value);
-    strmap_fini(&service->specs);
-}
-
 void service_free(struct service *service)
 {
     if (!service)
@@ -122,9 +83,9 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->backup);
     loop_timer_cancel(service->options.loop, &service->audit_minute);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
-        call_free(e->value);
-    strmap_free_values(&service->rooms);
-    forget_specs(service);
+        service_call_free(e->value);
+    strmap_free_values(&service->waiting);
+    service_forget_specs(service);
     map_fini(&service->calls);
     connections_fini(&service->connections);
     access_free(service->access);
@@ -180,7 +141,7 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->id = ++service->next_id;
     call->method = method;
     call->caller = request->caller;
-    call->role = call->caller ? access_role(call->caller->role) : 0;
+    call->role = request->role;
     call->deadline_ms = request->deadline_ms;
     call->answer = request->answer;
     call->arg = request->arg;
@@ -234,104 +195,6 @@ void service_start(struct service *service, const struct service_request *asked)
         budget_ready(&service->budgets, call->budget, &call->ready);
 }
 
-static void end(struct service_call *call, const struct error *err, const ProtobufCMessage *answer)
-{
-    service_answer_fn fn = call->answer;
-    void *arg = call->arg;
-    uint64_t tag = call->tag;
-    call_free(call);
-    fn(arg, tag, err, answer);
-}
-
-void service_answer(struct service_call *call, const ProtobufCMessage *answer)
-{
-    end(call, NULL, answer);
-}
-
-/* True for attempts without permission, which are audited; mistakes are not. */
-static bool suspicious(const struct service_call *call, const struct error *err)
-{
-    return call->trace && !call->trace->written &&
-           (err->code == E_PERMISSION_DENIED || err->code == E_NOT_FOUND);
-}
-
-void service_answer_whole(struct service_call *call, bool whole, const ProtobufCMessage *answer)
-{
-    struct error err;
-    if (whole) {
-        service_answer(call, answer);
-        return;
-    }
-    error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
-    service_fail(call, &err);
-}
-
-void service_fail(struct service_call *call, const struct error *err)
-{
-    if (suspicious(call, err))
-        service_audit_attempt(call->service, call->caller, call->method, call->trace, err);
-    call->service->stats.failures++;
-    end(call, err, NULL);
-}
-
-/* Waiting */
-
-static void make_ready(struct service_call *call)
-{
-    struct service *service = call->service;
-    if (call->key[0])
-        service->stats.waiting--;
-    call->key[0] = 0;
-    list_remove(&call->link);
-    loop_timer_cancel(service->options.loop, &call->timer);
-    budget_ready(&service->budgets, call->budget, &call->ready);
-}
-
-void service_wake_call(struct service_call *call)
-{
-    make_ready(call);
-}
-
-static void wait_over(void *arg)
-{
-    make_ready(arg);
-}
-
-void service_wait(struct service_call *call, const char *key, int64_t again_ms)
-{
-    struct service *service = call->service;
-    struct list *room = strmap_get(&service->rooms, key);
-    if (!room) {
-        room = malloc(sizeof(*room));
-        if (!room || strmap_set(&service->rooms, key, room, NULL) < 0) {
-            free(room);
-            struct error err;
-            error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
-            service_fail(call, &err);
-            return;
-        }
-        list_init(room);
-    }
-    (void)str_copy(call->key, sizeof(call->key), key);
-    service->stats.waiting++;
-    list_remove(&call->link);
-    list_push_back(room, &call->link);
-    int64_t due = call->deadline_ms - SERVICE_LONG_POLL_MARGIN_MS;
-    loop_timer_set(service->options.loop, &call->timer, again_ms < due ? again_ms : due, wait_over,
-                   call);
-}
-
-void service_wake(struct service *service, const char *key)
-{
-    struct list *room = strmap_get(&service->rooms, key);
-    if (!room)
-        return;
-    while (!list_empty(room))
-        make_ready(list_first(room, struct service_call, link));
-    strmap_remove(&service->rooms, key);
-    free(room);
-}
-
 void service_changed(struct service *service)
 {
     service->nodes_settled = false;
@@ -350,10 +213,9 @@ void service_everything_changed(struct service *service)
     service_changed(service);
     (void)service_load_access(service, NULL); /* if it is unreadable, changes are refused anyway */
     service_load_nodes(service);
-    forget_specs(service); /* an id may have been removed and used again */
+    service_forget_specs(service); /* an id may have been removed and used again */
     strmap_fini(&service->had);
-    for (struct map_entry *e = strmap_first(&service->rooms); e; e = strmap_first(&service->rooms))
-        service_wake(service, e->name);
+    service_wake_all(service);
 }
 
 static void another_turn(void *arg)
@@ -397,7 +259,7 @@ static void serve_read(struct service *service, struct service_call *call,
 void service_turn_end(struct service *service)
 {
     if (strmap_count(&service->specs) > SPECS_KEPT_MAX)
-        forget_specs(service);
+        service_forget_specs(service);
     struct error err = {0};
     struct service_host *host = &service->options.host;
     bool readable = host->readable(host->self, &err);
@@ -418,13 +280,9 @@ void service_turn_end(struct service *service)
 
 static void wake_job(struct service *service, const char *job)
 {
-    char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof(key), "job/%s", job);
-    service_wake(service, key);
-    (void)str_printf(key, sizeof(key), "logs/%s", job);
-    service_wake(service, key);
-    (void)str_printf(key, sizeof(key), "board/%s", job);
-    service_wake(service, key);
+    service_wake(service, WAIT_JOB, job);
+    service_wake(service, WAIT_LOGS, job);
+    service_wake(service, WAIT_BOARD, job);
     const struct job *found = cluster_job(service_cluster(service), job);
     bool ended = !found || job_state_ended(found->state);
     board_forget(service->board, job, ended ? UINT64_MAX : found->current.generation);
@@ -432,7 +290,6 @@ static void wake_job(struct service *service, const char *job)
 
 void service_perform(struct service *service, const struct action *action)
 {
-    char key[NAME_LENGTH_MAX + 8];
     switch (action->kind) {
     case ACTION_ANSWER: {
         struct service_call *call = map_get(&service->calls, action->request);
@@ -445,8 +302,7 @@ void service_perform(struct service *service, const struct action *action)
         return;
     }
     case ACTION_NODE_CHANGED:
-        (void)str_printf(key, sizeof(key), "poll/%s", action->node);
-        service_wake(service, key);
+        service_wake(service, WAIT_NODE, action->node);
         return;
     case ACTION_JOB_CHANGED:
         wake_job(service, action->job);
@@ -479,16 +335,9 @@ void service_forget_job(struct service *service, const char *job)
     wake_job(service, job);
 }
 
-void service_forget_output(struct service *service, const char *id)
-{
-    (void)logs_forget(service->logs, id, NULL);
-    (void)metrics_forget(service->metrics, id, NULL); /* the rest is found at the next start */
-    kept_forget(service->kept, id);
-}
-
 void service_events_recorded(struct service *service)
 {
-    service_wake(service, "events");
+    service_wake(service, WAIT_EVENTS, "");
 }
 
 void service_fail_request(struct service *service, uint64_t request, const struct error *err)
@@ -509,7 +358,7 @@ static void end_reads(struct connection *connection)
     while (!list_empty(&left)) {
         struct service_call *call = list_first(&left, struct service_call, whose);
         list_remove(&call->whose);
-        end(call, &err, NULL);
+        service_call_end(call, &err, NULL);
     }
 }
 
@@ -528,4 +377,26 @@ void service_peer_gone(struct service *service, uint64_t peer)
         .node_gone = {.node = link->node, .incarnation = link->incarnation},
     };
     service->options.host.step(service->options.host.self, &event);
+}
+
+int service_store_secret(struct service *service, const struct change *change, struct error *err)
+{
+    struct store *store = service->options.store;
+    const char *tenant = change->secret.tenant, *name = change->secret.name;
+    const struct store_secret *secret = secrets_find(service->secrets, tenant, name);
+    return secret ? store->verbs->put_secret(store, secret, err)
+                  : store->verbs->remove_secret(store, tenant, name, err);
+}
+
+void service_stats(const struct service *service, struct service_stats *ret)
+{
+    *ret = service->stats;
+    ret->open = (uint32_t)service->calls.count;
+    ret->refused = service->budgets.refused;
+    ret->metrics_memory_bytes = (uint64_t)metrics_memory(service->metrics, NULL);
+}
+
+void service_stop(struct service *service)
+{
+    service_audit_flush(service);
 }

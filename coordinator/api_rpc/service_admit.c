@@ -1,9 +1,12 @@
-/* Identifies the caller, its permission and its limits, before the message itself is read. */
+#include "coordinator/api_rpc/service_admit.h"
+
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/method.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
 
 enum { USES_STORED_EVERY_MS = 60000 };
 
@@ -62,25 +65,30 @@ int service_identify(struct service *service, const char *token, const struct st
     return rc;
 }
 
+/* Identify the caller by its token. */
 static int authorise(struct service *service, const struct service_method *method,
-                     const struct service_request *request, const struct store_token **ret,
-                     struct error *err)
+                     struct service_request *request, struct error *err)
 {
     char names[96];
-    int rc = service_identify(service, request->token, ret, err);
-    if (rc < 0)
+    const struct store_token *caller = NULL;
+    int rc = service_identify(service, request->token, &caller, err);
+    if (rc < 0) {
         service_audit_stranger(
             service,
             &(struct service_stranger){request->carrier, request->peer_address, method->name}, err);
-    if (rc < 0 || (access_role((*ret)->role) & method->roles))
         return rc;
+    }
+    request->caller = caller;
+    request->role = access_role(caller->role);
+    if (request->role & method->roles)
+        return 0;
     access_role_names(method->roles, names, sizeof(names));
     rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
-                   names, (*ret)->role);
+                   names, caller->role);
     if (service_audits(method)) {
         struct service_trace trace = {0};
         service_trace_init(&trace, request);
-        service_audit_attempt(service, *ret, method, &trace, err);
+        service_audit_attempt(service, caller, method, &trace, err);
     }
     return rc;
 }
@@ -103,23 +111,24 @@ static const struct store_token *node_of(struct service *service,
 
 /* An agent is identified by its node's key; a token only admits a new node. */
 static int authorise_agent(struct service *service, const struct service_method *method,
-                           const struct service_request *request, const struct store_token **ret,
-                           struct error *err)
+                           struct service_request *request, struct error *err)
 {
     const char *key = request->peer_key ? request->peer_key : "";
     if (!service->options.keyed)
-        return authorise(service, method, request, ret, err);
+        return authorise(service, method, request, err);
     if (!*key) {
         error_set(err, E_UNAUTHENTICATED, "%s needs a key of the node's own, and none was shown",
                   method->words);
         error_hint(err, "agents make one at their first start; this one is of an older version");
         return E_UNAUTHENTICATED;
     }
-    *ret = node_of(service, request, key);
-    if (*ret)
+    request->caller = node_of(service, request, key);
+    if (request->caller) {
+        request->role = ACCESS_AGENT;
         return 0;
+    }
     if (strcmp(method->name, "RegisterNode") == 0)
-        return authorise(service, method, request, ret, err);
+        return authorise(service, method, request, err);
     error_set(err, E_NOT_FOUND, "no node is known by this key");
     error_hint(err, "register first");
     return E_NOT_FOUND;
@@ -167,7 +176,7 @@ static struct budget_ask ask_of(const struct service *service, const struct serv
                 strcmp(method->name, "RegisterNode") != 0;
     return (struct budget_ask){
         .caller = request->caller,
-        .role = request->caller ? access_role(request->caller->role) : 0,
+        .role = request->role,
         .peer = request->peer,
         .node = node,
         .known = node && connection ? &connection->budget : NULL,
@@ -181,14 +190,15 @@ int service_admit(struct service *service, struct service_request *request, size
 {
     const struct service_method *method = service_method(request);
     request->caller = NULL;
+    request->role = 0;
     if (!method)
         return error_set(err, E_UNIMPLEMENTED, "%s.%s is not offered", request->service,
                          request->method->name);
     int rc = 0;
     if (method->roles == ACCESS_AGENT)
-        rc = authorise_agent(service, method, request, &request->caller, err);
+        rc = authorise_agent(service, method, request, err);
     else if (method->roles)
-        rc = authorise(service, method, request, &request->caller, err);
+        rc = authorise(service, method, request, err);
     if (rc == 0)
         rc = check_size(service, method, payload_bytes, err);
     if (rc == 0) {

@@ -1,9 +1,8 @@
-/* The audit entry of a call: caller, origin, object and result. */
-#include <stdlib.h>
-#include <string.h>
+#include "coordinator/api_rpc/service_audit.h"
 
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/method.h"
+#include "coordinator/api_rpc/service_state.h"
 
 static void keep_text(char *ret, size_t size, const char *text)
 {
@@ -28,7 +27,7 @@ static void minute_over(void *arg)
     audit_folds_flush(service->audit_folds, service_wall_ms(service), write_entry, service);
 }
 
-void service_stop(struct service *service)
+void service_audit_flush(struct service *service)
 {
     loop_timer_cancel(service->options.loop, &service->audit_minute);
     minute_over(service);
@@ -113,16 +112,9 @@ void service_write(struct service_call *call, struct change *change)
     service->options.host.write(service->options.host.self, change);
 }
 
-/* The reason may be a change of this very turn. If storing that fails, the caller gets that failure
- * instead. */
-void service_refuse(struct service_call *call, const struct error *err)
+void service_write_refusal(struct service_call *call, const struct error *err)
 {
     struct service *service = call->service;
-    if (err->code == E_INVALID_ARGUMENT || !(call->refusal = malloc(sizeof(*call->refusal)))) {
-        service_fail(call, err);
-        return;
-    }
-    *call->refusal = *err;
     struct change change = {.kind = CHANGE_AUDIT, .request = call->id};
     audit_of(service, call->caller, call->method, call->trace, err, &change.audit);
     call->trace->written = true;

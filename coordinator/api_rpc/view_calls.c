@@ -2,7 +2,15 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/calls.h"
+#include "coordinator/api_rpc/job_query.h"
+#include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/service_answer.h"
+#include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/api_rpc/wire.h"
 
 enum {
@@ -62,9 +70,7 @@ static void wait_for_lines(struct service_call *call, const struct job *job, uin
 {
     Muster__GetLogsRequest *message = (void *)call->request;
     message->cursor = cursor;
-    char key[JOB_ID_MAX + 8];
-    (void)str_printf(key, sizeof(key), "logs/%s", job->id);
-    service_wait(call, key, again_ms);
+    service_wait(call, WAIT_LOGS, job->id, again_ms);
 }
 
 static int ranks_of(const struct job *job)
@@ -254,7 +260,7 @@ void call_list_events(struct service *service, struct service_call *call, bool l
         service_fail(call, &err);
     } else if (message->follow && answer.n_events == 0 && !last_chance) {
         message->after = answer.next; /* events hidden from this caller are skipped */
-        service_wait(call, "events", INT64_MAX);
+        service_wait(call, WAIT_EVENTS, "", INT64_MAX);
     } else {
         service_answer(call, &answer.base);
     }

@@ -14,7 +14,7 @@
 #include "common/env/disk_os.h"
 #include "common/rpc/message.h"
 #include "coordinator/api_rpc/access.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/method.h"
 #include "coordinator/coordinator.h"
 #include "coordinator/store/store_memory.h"
 #include "proto/client.pb-c.h"

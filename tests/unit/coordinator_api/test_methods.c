@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "coordinator/api_rpc/access.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/method.h"
 #include "tests/unit/coordinator_api/access_world.h"
 
 TestSuite(methods, .init = access_init, .fini = access_fini);

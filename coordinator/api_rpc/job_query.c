@@ -1,20 +1,17 @@
-/* Queries of the call files: jobs by id or name, specs, complete output. */
-#include "coordinator/api_rpc/service.h"
+#include "coordinator/api_rpc/job_query.h"
 
 #include <string.h>
 
-#include "common/base/assert.h"
-#include "common/rpc/message.h"
-#include "common/rpc/transcode.h"
-#include "coordinator/api_rpc/intake_spec.h"
-#include "coordinator/api_rpc/service_internal.h"
+#include "coordinator/api_rpc/intake.h"
+#include "coordinator/api_rpc/scope.h"
+#include "coordinator/api_rpc/service_state.h"
+#include "coordinator/api_rpc/stored_spec.h"
+#include "coordinator/api_rpc/wire.h"
 
 enum {
     LATE_KEPT_MAX = 10000,
     OUTPUT_QUIET_MS = 300, /* an agent with more to send reports again at once */
 };
-
-/* When a job's output is complete */
 
 void service_late_output(struct service *service, const struct job *job)
 {
@@ -46,8 +43,6 @@ int64_t service_settled_wall_ms(const struct service *service, const struct job 
     return !over && output_whole(service, job) ? job->ended_wall_ms : last_ms + OUTPUT_QUIET_MS;
 }
 
-/* Shared by the files of calls */
-
 const struct job *service_find_job(struct service_call *call, const char *id, struct error *err)
 {
     const struct cluster *cluster = service_cluster(call->service);
@@ -67,43 +62,39 @@ const struct job *service_find_job(struct service_call *call, const char *id, st
     return job;
 }
 
-Muster__JobSpec *service_spec(struct service *service, const struct job *job)
+Muster__Job *service_show_job(struct service *service, struct arena *arena, const struct job *job,
+                              bool workers)
 {
-    Muster__JobSpec *spec = strmap_get(&service->specs, job->id);
-    if (spec)
-        return spec;
-    ProtobufCMessage *message = NULL;
-    const char *json = job->spec->json;
-    int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, NULL);
-    insist(rc == 0 || rc == E_RESOURCE_EXHAUSTED); /* it was written from such a message */
-    insist(message && strmap_set(&service->specs, job->id, message, NULL) == 0);
-    return (Muster__JobSpec *)message;
+    int64_t ms[LEDGER_COUNT];
+    Muster__Job *ret = wire_job(arena, job, service_spec(service, job), workers);
+    if (!ret || !job->ledger.open)
+        return ret;
+    (void)ledger_read(&job->ledger, service_now_ms(service), ms);
+    ret->ledger = wire_ledger(arena, ms, job->ledger.rework_steps);
+    return ret->ledger ? ret : NULL;
 }
 
-int service_parse_spec(void *arg, const char *json, struct spec **ret, struct error *err)
+/* A job belongs to its submitter's tenant. Specs without a tenant are widened to "default": for a
+ * submitter with a tenant it means that one. */
+int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err)
 {
-    enum { SHARED_MAX = 4096 };
-    struct strmap *shared = arg;
-    struct spec *known = shared ? strmap_get(shared, json) : NULL;
-    if (known) {
-        *ret = spec_hold(known);
-        return 0;
+    const char *own = scope_tenant(call);
+    const char *wanted = *spec->tenant ? spec->tenant : "default";
+    if (own && strcmp(wanted, "default") == 0)
+        wanted = own;
+    spec->tenant = (char *)(uintptr_t)wanted;
+    if (own && strcmp(wanted, own) != 0) {
+        error_set(err, E_PERMISSION_DENIED, "this token submits jobs of tenant '%s' only", own);
+        error_field(err, "tenant");
+        return E_PERMISSION_DENIED;
     }
-    ProtobufCMessage *message;
-    int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, err);
+    struct access *access = call->service->access;
+    if (access_tenant(access, wanted))
+        return 0;
+    int rc = intake_name(wanted, "tenant", err);
     if (rc < 0)
         return rc;
-    rc = intake_stored_spec((const Muster__JobSpec *)message, json, ret, err);
-    rpc_message_free(message);
-    if (rc == 0 && shared && strmap_count(shared) < SHARED_MAX)
-        (void)strmap_set(shared, json, *ret, NULL); /* without sharing it is only slower */
-    return rc;
-}
-
-void service_stats(const struct service *service, struct service_stats *ret)
-{
-    *ret = service->stats;
-    ret->open = (uint32_t)service->calls.count;
-    ret->refused = service->budgets.refused;
-    ret->metrics_memory_bytes = (uint64_t)metrics_memory(service->metrics, NULL);
+    (void)access_no_tenant(access, wanted, err);
+    err->code = E_INVALID_ARGUMENT;
+    return err->code;
 }
