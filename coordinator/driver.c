@@ -170,7 +170,7 @@ void driver_fini(struct driver *driver)
         loop_timer_cancel(driver->loop, &driver->pass);
         loop_timer_cancel(driver->loop, &driver->look);
     }
-    retention_fini(driver);
+    retention_fini(&driver->retention);
     actions_fini(&driver->actions);
     free(driver->audited);
     driver->audited = NULL;
@@ -537,10 +537,22 @@ static void refuse_at_start(struct driver *driver, struct error *err)
     refuse_from_now(driver, &why);
 }
 
+static void connect_retention(struct driver *driver)
+{
+    struct retention *retention = &driver->retention;
+    retention->env = driver->env;
+    retention->loop = driver->loop;
+    retention->store = driver->store;
+    retention->service = driver->service;
+    retention->log = driver->log;
+    retention->data_dir = driver->data_dir;
+}
+
 int driver_start(struct driver *driver, struct error *err)
 {
     struct event event = {.kind = EVENT_RESTORED};
-    retention_compare_clock(driver);
+    connect_retention(driver);
+    retention_compare_clock(&driver->retention);
     int rc = driver->clock_unsettled
                  ? error_set(err, E_RESOURCE_EXHAUSTED, "write job: database or disk is full")
                  : 0;
@@ -554,7 +566,7 @@ int driver_start(struct driver *driver, struct error *err)
         refuse_at_start(driver, err);
     else
         perform(driver);
-    retention_start(driver);
+    retention_start(&driver->retention);
     if (driver->store->verbs->look)
         look(driver);
     return 0;
@@ -571,7 +583,8 @@ void driver_turn_end(void *arg)
     else
         perform(driver);
     /* Performing actions may have stepped: their jobs are still needed. */
-    if (driver->actions.count == 0 && retention_turn_end(driver, &err) < 0)
+    if (driver->actions.count == 0 && !driver->refusing &&
+        retention_turn_end(&driver->retention, driver->cluster, &err) < 0)
         refuse_from_now(driver, &err);
     service_turn_end(driver->service);
     await_pass(driver);

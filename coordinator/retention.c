@@ -7,7 +7,7 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "coordinator/api_rpc/job_data.h"
-#include "coordinator/driver.h"
+#include "coordinator/api_rpc/service.h"
 #include "coordinator/forgotten_use.h"
 #include "coordinator/model/tenant.h"
 
@@ -15,36 +15,35 @@ enum { DAY_MS = 86400000 };
 
 static void on_time(void *arg)
 {
-    struct driver *driver = arg;
-    driver->retention.due = true;
+    struct retention *retention = arg;
+    retention->due = true;
 }
 
-static void again(struct driver *driver, int64_t in_ms)
+static void again(struct retention *retention, int64_t in_ms)
 {
-    loop_timer_set(driver->loop, &driver->retention.timer, loop_now_ms(driver->loop) + in_ms,
-                   on_time, driver);
+    loop_timer_set(retention->loop, &retention->timer, loop_now_ms(retention->loop) + in_ms,
+                   on_time, retention);
 }
 
-static int64_t wall_ms(const struct driver *driver)
+static int64_t wall_ms(const struct retention *retention)
 {
-    return driver->env->clock.wall_ms(driver->env->clock.self);
+    return retention->env->clock.wall_ms(retention->env->clock.self);
 }
 
-static void doubt_ages(struct driver *driver, int64_t jump_ms)
+static void doubt_ages(struct retention *retention, int64_t jump_ms)
 {
-    driver->retention.ages_after_ms = loop_now_ms(driver->loop) + RETENTION_DOUBT_MS;
-    log_warn(driver->log, "the wall clock jumped: no job is forgotten by age for an hour",
+    retention->ages_after_ms = loop_now_ms(retention->loop) + RETENTION_DOUBT_MS;
+    log_warn(retention->log, "the wall clock jumped: no job is forgotten by age for an hour",
              log_int("jump_ms", jump_ms));
 }
 
-static void watch_clock(struct driver *driver)
+static void watch_clock(struct retention *retention)
 {
-    struct retention *retention = &driver->retention;
-    int64_t offset_ms = wall_ms(driver) - loop_now_ms(driver->loop);
+    int64_t offset_ms = wall_ms(retention) - loop_now_ms(retention->loop);
     int64_t jump_ms = offset_ms - retention->clock_offset_ms;
     retention->clock_offset_ms = offset_ms;
     if (jump_ms > RETENTION_JUMP_MS || jump_ms < -RETENTION_JUMP_MS)
-        doubt_ages(driver, jump_ms);
+        doubt_ages(retention, jump_ms);
 }
 
 static void note_wall_time(void *arg, const struct store_event *event)
@@ -52,36 +51,35 @@ static void note_wall_time(void *arg, const struct store_event *event)
     *(int64_t *)arg = event->record.wall_ms;
 }
 
-void retention_compare_clock(struct driver *driver)
+void retention_compare_clock(struct retention *retention)
 {
     const struct store_events_query query = {.limit = 1, .newest = true};
     int64_t newest_ms = 0;
-    if (driver->store->verbs->list_events(driver->store, &query, note_wall_time, &newest_ms, NULL) <
-            0 ||
+    if (retention->store->verbs->list_events(retention->store, &query, note_wall_time, &newest_ms,
+                                             NULL) < 0 ||
         newest_ms == 0)
         return;
-    int64_t since_ms = wall_ms(driver) - newest_ms;
+    int64_t since_ms = wall_ms(retention) - newest_ms;
     if (since_ms > RETENTION_AWAY_MS || since_ms < -RETENTION_JUMP_MS)
-        doubt_ages(driver, since_ms);
+        doubt_ages(retention, since_ms);
 }
 
-void retention_start(struct driver *driver)
+void retention_start(struct retention *retention)
 {
-    struct retention *retention = &driver->retention;
     if (!retention->keep_jobs)
         retention->keep_jobs = RETENTION_KEEP_JOBS;
     if (!retention->keep_ms)
         retention->keep_ms = (int64_t)RETENTION_KEEP_DAYS * DAY_MS;
-    retention->clock_offset_ms = wall_ms(driver) - loop_now_ms(driver->loop);
-    again(driver, RETENTION_PAUSE_MS);
+    retention->clock_offset_ms = wall_ms(retention) - loop_now_ms(retention->loop);
+    again(retention, RETENTION_PAUSE_MS);
 }
 
-void retention_fini(struct driver *driver)
+void retention_fini(struct retention *retention)
 {
-    if (driver->loop)
-        loop_timer_cancel(driver->loop, &driver->retention.timer);
-    free(driver->retention.names);
-    driver->retention.names = NULL;
+    if (retention->loop)
+        loop_timer_cancel(retention->loop, &retention->timer);
+    free(retention->names);
+    retention->names = NULL;
 }
 
 static bool lives(const struct job *job)
@@ -121,33 +119,34 @@ static int ended_first(const struct cluster *cluster, const struct tenant *tenan
 }
 
 /* Number of a tenant's ended jobs above its quota; too many bytes of specs count as a batch. */
-static int beyond_of(struct driver *driver, const struct tenant *tenant)
+static int beyond_of(struct retention *retention, const struct tenant *tenant)
 {
-    int keep = service_keep_jobs(driver->service, tenant->name, driver->retention.keep_jobs);
+    int keep = service_keep_jobs(retention->service, tenant->name, retention->keep_jobs);
     int beyond = tenant->ended_jobs - keep;
-    if (beyond <= 0 && tenant->ended_spec_bytes > service_spec_quota(driver->service, tenant->name))
+    if (beyond <= 0 &&
+        tenant->ended_spec_bytes > service_spec_quota(retention->service, tenant->name))
         beyond = RETENTION_BATCH;
     return beyond;
 }
 
-static int add_first(struct driver *driver, const struct tenant *tenant, int beyond, uint64_t *ret,
-                     int max)
+static int add_first(struct retention *retention, const struct tenant *tenant, int beyond,
+                     uint64_t *ret, int max)
 {
     const struct job *jobs[RETENTION_BATCH];
-    int ended = beyond > 0 && max > 0 ? ended_first(driver->cluster, tenant, jobs, max) : 0;
+    int ended = beyond > 0 && max > 0 ? ended_first(retention->cluster, tenant, jobs, max) : 0;
     int count = 0;
     for (; count < ended && count < beyond; count++)
         ret[count] = jobs[count]->sequence;
     return count;
 }
 
-static int add_aged(struct driver *driver, uint64_t *ret, int max)
+static int add_aged(struct retention *retention, uint64_t *ret, int max)
 {
     const struct job *jobs[RETENTION_BATCH];
-    if (loop_now_ms(driver->loop) < driver->retention.ages_after_ms)
+    if (loop_now_ms(retention->loop) < retention->ages_after_ms)
         return 0;
-    int64_t before_ms = wall_ms(driver) - driver->retention.keep_ms;
-    int count = 0, ended = ended_first(driver->cluster, NULL, jobs, max);
+    int64_t before_ms = wall_ms(retention) - retention->keep_ms;
+    int count = 0, ended = ended_first(retention->cluster, NULL, jobs, max);
     for (int i = 0; i < ended; i++)
         if (jobs[i]->ended_wall_ms < before_ms)
             ret[count++] = jobs[i]->sequence;
@@ -158,100 +157,103 @@ static int add_aged(struct driver *driver, uint64_t *ret, int max)
  * not displace another's. Only if the cluster has too many in all, the tenant with the most loses
  * some. The order is by end, not by number: a job that ran for weeks beside thousands of short ones
  * is news when it ends. */
-static int choose(struct driver *driver, uint64_t *ret, int max)
+static int choose(struct retention *retention, uint64_t *ret, int max)
 {
-    const struct cluster *cluster = driver->cluster;
+    const struct cluster *cluster = retention->cluster;
     const struct tenant *largest = NULL;
     int count = 0, ended = 0;
     for (const struct tenant *tenant = cluster_first_tenant(cluster); tenant;
          tenant = cluster_next_tenant(cluster, tenant)) {
-        count += add_first(driver, tenant, beyond_of(driver, tenant), ret + count, max - count);
+        count +=
+            add_first(retention, tenant, beyond_of(retention, tenant), ret + count, max - count);
         ended += tenant->ended_jobs;
         if (!largest || tenant->ended_jobs > largest->ended_jobs)
             largest = tenant;
     }
     if (count == 0)
-        count = add_first(driver, largest, ended - RETENTION_ALL_MAX, ret, max);
-    return count ? count : add_aged(driver, ret, max);
+        count = add_first(retention, largest, ended - RETENTION_ALL_MAX, ret, max);
+    return count ? count : add_aged(retention, ret, max);
 }
 
-static int forget_rows(struct driver *driver, struct job *const *jobs, int count, int64_t wall_ms,
-                       struct error *err)
+static int forget_rows(struct retention *retention, struct job *const *jobs, int count,
+                       int64_t wall_ms, struct error *err)
 {
-    const struct store_verbs *verbs = driver->store->verbs;
-    int rc = verbs->begin(driver->store, err);
+    const struct store_verbs *verbs = retention->store->verbs;
+    int rc = verbs->begin(retention->store, err);
     if (rc == 0)
-        rc = forgotten_use_put(driver->store, jobs, count, wall_ms, err);
+        rc = forgotten_use_put(retention->store, jobs, count, wall_ms, err);
     for (int i = 0; rc == 0 && i < count; i++)
-        rc = verbs->forget_job(driver->store, jobs[i]->sequence, err);
+        rc = verbs->forget_job(retention->store, jobs[i]->sequence, err);
     if (rc == 0)
-        rc = verbs->commit(driver->store, err);
+        rc = verbs->commit(retention->store, err);
     if (rc < 0)
-        verbs->rollback(driver->store);
+        verbs->rollback(retention->store);
     return rc;
 }
 
 /* On failure nothing was forgotten. */
-static int forget(struct driver *driver, const uint64_t *sequences, int count, struct error *err)
+static int forget(struct retention *retention, const uint64_t *sequences, int count,
+                  struct error *err)
 {
     struct job *jobs[RETENTION_BATCH];
     char id[JOB_ID_MAX + 1];
-    int64_t at_ms = wall_ms(driver);
+    int64_t at_ms = wall_ms(retention);
     for (int i = 0; i < count; i++) {
         (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)sequences[i]);
-        jobs[i] = cluster_job(driver->cluster, id);
+        jobs[i] = cluster_job(retention->cluster, id);
     }
-    int rc = count ? forget_rows(driver, jobs, count, at_ms, err) : 0;
+    int rc = count ? forget_rows(retention, jobs, count, at_ms, err) : 0;
     for (int i = 0; rc == 0 && i < count; i++) {
         (void)str_copy(id, sizeof(id), jobs[i]->id);
         tenant_charge_forgotten(jobs[i]->tenant, job_use(jobs[i], at_ms), at_ms);
-        cluster_remove_job(driver->cluster, jobs[i]);
-        service_forget_job(driver->service, id);
+        cluster_remove_job(retention->cluster, jobs[i]);
+        service_forget_job(retention->service, id);
     }
     return rc;
 }
 
 /* Remove output and series of the jobs that ended first, of tenants above their quota. */
-static void trim_output(struct driver *driver)
+static void trim_output(struct retention *retention)
 {
     int trimmed = 0;
-    for (const struct tenant *tenant = cluster_first_tenant(driver->cluster); tenant;
-         tenant = cluster_next_tenant(driver->cluster, tenant)) {
-        if (!service_over_quota(driver->service, tenant->name))
+    for (const struct tenant *tenant = cluster_first_tenant(retention->cluster); tenant;
+         tenant = cluster_next_tenant(retention->cluster, tenant)) {
+        if (!service_over_quota(retention->service, tenant->name))
             continue;
-        for (const struct job *job = cluster_first_job(driver->cluster);
-             job && trimmed < RETENTION_BATCH && service_over_quota(driver->service, tenant->name);
-             job = cluster_next_job(driver->cluster, job)) {
+        for (const struct job *job = cluster_first_job(retention->cluster);
+             job && trimmed < RETENTION_BATCH &&
+             service_over_quota(retention->service, tenant->name);
+             job = cluster_next_job(retention->cluster, job)) {
             if (job->tenant != tenant || !job_state_ended(job->state) ||
-                !service_keeps(driver->service, job))
+                !service_keeps(retention->service, job))
                 continue;
-            service_forget_output(driver->service, job->id);
+            service_forget_output(retention->service, job->id);
             trimmed++;
         }
     }
 }
 
 /* Measure what is kept of jobs from before this start, a batch in each pass. */
-static bool measure(struct driver *driver)
+static bool measure(struct retention *retention)
 {
-    struct retention *retention = &driver->retention;
-    const struct job *job = cluster_job_from(driver->cluster, retention->measured + 1);
-    for (int i = 0; job && i < RETENTION_BATCH; i++, job = cluster_next_job(driver->cluster, job)) {
-        service_measure_kept(driver->service, job);
+    const struct job *job = cluster_job_from(retention->cluster, retention->measured + 1);
+    for (int i = 0; job && i < RETENTION_BATCH;
+         i++, job = cluster_next_job(retention->cluster, job)) {
+        service_measure_kept(retention->service, job);
         retention->measured = job->sequence;
     }
     return job;
 }
 
 /* Remove output of unknown jobs, which a crash left between a row and its files. */
-static bool sweep(struct driver *driver)
+static bool sweep(struct retention *retention)
 {
-    struct retention *retention = &driver->retention;
     char path[PATH_MAX];
-    struct disk *disk = &driver->env->disk;
+    struct disk *disk = &retention->env->disk;
     if (!retention->swept) {
         retention->swept = true;
-        if (!driver->data_dir || str_printf(path, sizeof(path), "%s/logs", driver->data_dir) < 0 ||
+        if (!retention->data_dir ||
+            str_printf(path, sizeof(path), "%s/logs", retention->data_dir) < 0 ||
             disk->list(disk->self, path, &retention->names, NULL) < 0)
             retention->names = NULL;
     }
@@ -261,30 +263,31 @@ static bool sweep(struct driver *driver)
             free(retention->names);
             retention->names = NULL;
         } else {
-            if (!cluster_job(driver->cluster, name))
-                service_forget_job(driver->service, name);
+            if (!cluster_job(retention->cluster, name))
+                service_forget_job(retention->service, name);
             retention->next_name++;
         }
     }
     return retention->names;
 }
 
-int retention_turn_end(struct driver *driver, struct error *err)
+int retention_turn_end(struct retention *retention, struct cluster *cluster, struct error *err)
 {
     uint64_t sequences[RETENTION_BATCH];
-    if (!driver->retention.due || driver->refusing)
+    if (!retention->due)
         return 0;
-    driver->retention.due = false;
-    watch_clock(driver);
-    int count = choose(driver, sequences, RETENTION_BATCH);
-    int rc = forget(driver, sequences, count, err);
+    retention->due = false;
+    retention->cluster = cluster;
+    watch_clock(retention);
+    int count = choose(retention, sequences, RETENTION_BATCH);
+    int rc = forget(retention, sequences, count, err);
     if (rc < 0) {
-        again(driver, RETENTION_EVERY_MS);
+        again(retention, RETENTION_EVERY_MS);
         return rc;
     }
-    bool more = sweep(driver) || count == RETENTION_BATCH;
-    more = measure(driver) || more;
-    trim_output(driver);
-    again(driver, more ? RETENTION_PAUSE_MS : RETENTION_EVERY_MS);
+    bool more = sweep(retention) || count == RETENTION_BATCH;
+    more = measure(retention) || more;
+    trim_output(retention);
+    again(retention, more ? RETENTION_PAUSE_MS : RETENTION_EVERY_MS);
     return 0;
 }

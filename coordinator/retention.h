@@ -23,9 +23,13 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/loop/loop.h"
+#include "coordinator/store/store.h"
 
-struct driver;
+struct cluster;
+struct env;
+struct service;
 
 enum {
     RETENTION_KEEP_JOBS = 10000,
@@ -42,6 +46,13 @@ enum {
 struct retention {
     int keep_jobs;   /* of a tenant without a quota; 0 = RETENTION_KEEP_JOBS */
     int64_t keep_ms; /* 0 = RETENTION_KEEP_DAYS */
+    struct env *env; /* this and the following are set before retention_compare_clock */
+    struct loop *loop;
+    struct store *store;
+    struct service *service;
+    const struct log *log;
+    const char *data_dir;    /* NULL: no folders are checked after the start */
+    struct cluster *cluster; /* of this turn */
     struct loop_timer timer;
     int64_t clock_offset_ms; /* wall clock minus the monotonic one, in the last pass */
     int64_t ages_after_ms;   /* ages are ignored before this time */
@@ -53,12 +64,13 @@ struct retention {
 
 /* Before the first step of a start: check whether the clock jumped while no coordinator ran. A long
  * pause looks the same. */
-void retention_compare_clock(struct driver *driver);
+void retention_compare_clock(struct retention *retention);
 
-void retention_start(struct driver *driver);
-void retention_fini(struct driver *driver);
+void retention_start(struct retention *retention);
+void retention_fini(struct retention *retention); /* zeroed memory is allowed */
 
-/* At the end of a turn, after its commit. On failure nothing was forgotten. */
-int retention_turn_end(struct driver *driver, struct error *err);
+/* At the end of a turn, after its commit; not while changes are refused. On failure nothing was
+ * forgotten. */
+int retention_turn_end(struct retention *retention, struct cluster *cluster, struct error *err);
 
 #endif
