@@ -2,7 +2,7 @@
 #include "agent/command.h"
 #include "agent/supervisor/shim.h"
 #include "cli/verb.h"
-#include "coordinator/command.h"
+#include "coordinator/daemon/command.h"
 
 static const struct args_option no_options[] = {{0}};
 static const struct args_command coordinator_command = {

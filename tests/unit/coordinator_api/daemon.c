@@ -1,5 +1,5 @@
 /* `muster coordinator` alone, for tests that need it as a process. */
-#include "coordinator/command.h"
+#include "coordinator/daemon/command.h"
 
 int main(int argc, char **argv)
 {

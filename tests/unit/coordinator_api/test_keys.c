@@ -1,5 +1,5 @@
 #include "common/env/tls_read.h"
-#include "coordinator/keys.h"
+#include "coordinator/daemon/keys.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
  * With the administrator's own file (key and certificates in one PEM file) neither is made, and the
  * pin is that of the file's key: a renewed certificate should keep its key.
  */
-#ifndef COORDINATOR_KEYS_H
-#define COORDINATOR_KEYS_H
+#ifndef DAEMON_KEYS_H
+#define DAEMON_KEYS_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "coordinator/own_names.h"
+#include "coordinator/daemon/own_names.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

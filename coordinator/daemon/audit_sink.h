@@ -2,8 +2,8 @@
  * once it is durable. An attacker of the coordinator's machine cannot remove what was sent before.
  * A file that was renamed (logrotate) is opened again. A file that cannot be written is reported
  * once in the log and retried with each entry. Loop thread only. */
-#ifndef COORDINATOR_AUDIT_SINK_H
-#define COORDINATOR_AUDIT_SINK_H
+#ifndef DAEMON_AUDIT_SINK_H
+#define DAEMON_AUDIT_SINK_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -2,8 +2,8 @@
  * until SIGTERM or SIGINT. Returns the exit code of the program: 0 after a signal, 2 for usage, 3
  * if it cannot start.
  */
-#ifndef COORDINATOR_COMMAND_H
-#define COORDINATOR_COMMAND_H
+#ifndef DAEMON_COMMAND_H
+#define DAEMON_COMMAND_H
 
 /* `argv` after the verb: argv[0] is the first option. */
 int coordinator_main(int argc, char **argv);

@@ -1,8 +1,8 @@
 /* Names and addresses of this machine for a certificate: localhost, the machine's name, the
  * administrator's additions, and the address REST listens on. If that is any address, those of the
  * machine's interfaces. */
-#ifndef COORDINATOR_OWN_NAMES_H
-#define COORDINATOR_OWN_NAMES_H
+#ifndef DAEMON_OWN_NAMES_H
+#define DAEMON_OWN_NAMES_H
 
 #include "common/env/tls_file.h"
 

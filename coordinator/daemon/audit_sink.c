@@ -1,4 +1,4 @@
-#include "coordinator/audit_sink.h"
+#include "coordinator/daemon/audit_sink.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "coordinator/command.h"
+#include "coordinator/daemon/command.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -20,11 +20,11 @@
 #include "common/loop/loop.h"
 #include "coordinator/api_rest/api_rest.h"
 #include "coordinator/api_rest/http_address.h"
-#include "coordinator/audit_sink.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/keys.h"
-#include "coordinator/own_names.h"
 #include "coordinator/core/step.h"
+#include "coordinator/daemon/audit_sink.h"
+#include "coordinator/daemon/keys.h"
+#include "coordinator/daemon/own_names.h"
 #include "coordinator/store/store_sqlite.h"
 
 #ifndef MUSTER_VERSION

@@ -1,4 +1,4 @@
-#include "coordinator/keys.h"
+#include "coordinator/daemon/keys.h"
 
 #include <unistd.h>
 
