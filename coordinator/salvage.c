@@ -1,7 +1,7 @@
 #include "coordinator/salvage.h"
 
 #include "common/base/str.h"
-#include "coordinator/store/store_sqlite.h"
+#include "coordinator/store/store_sqlite_salvage.h"
 
 int salvage_check(const char *path, char *ret, size_t size, struct error *err)
 {

@@ -26,6 +26,7 @@
 #include "coordinator/daemon/keys.h"
 #include "coordinator/daemon/own_names.h"
 #include "coordinator/store/store_sqlite.h"
+#include "coordinator/store/store_sqlite_backup.h"
 
 #ifndef MUSTER_VERSION
 #define MUSTER_VERSION "0.0.0"

@@ -19,10 +19,9 @@
 #include "common/base/error.h"
 #include "common/base/name.h"
 #include "common/env/env.h"
+#include "coordinator/store/metric.h"
 
 enum {
-    METRICS_POINTS_MAX = 8192,          /* per series in memory */
-    METRICS_POINTS_MIN = 64,            /* per series, where little may be kept */
     METRICS_SERIES_MAX = 128,           /* per job */
     METRICS_FILE_MAX_BYTES = 64 << 20,  /* then it is rewritten, thinned like memory */
     METRICS_JOBS_MAX = 256,             /* of a tenant in memory; others are read when asked for */
@@ -36,19 +35,6 @@ struct metrics_job {
     const char *id, *tenant;
     int64_t file_bytes;   /* at most, on disk; 0, or more: METRICS_FILE_MAX_BYTES */
     int64_t memory_bytes; /* that its tenant may have; 0 = any number */
-};
-
-struct metric_sample {
-    const char *name;
-    uint64_t generation, step;
-    int64_t wall_ms;
-    double value;
-};
-
-struct metric_point {
-    uint64_t step;
-    double value;
-    int64_t wall_ms;
 };
 
 struct metric_series {

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "coordinator/store/metrics.h"
+#include "coordinator/store/metric.h"
 
 struct series {
     struct metric_point *points; /* room for `capacity` of them, which doubles as it is needed */

@@ -8,7 +8,9 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_memory_internal.h"
+#include "coordinator/store/store_memory_digest.h"
+#include "coordinator/store/store_memory_past.h"
+#include "coordinator/store/store_memory_secrets.h"
 
 static void document_free(struct document *document)
 {

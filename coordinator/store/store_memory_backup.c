@@ -1,4 +1,5 @@
-/* A copy of a store in memory, and what a restore makes of it: as store_sqlite_backup.c does. */
+#include "coordinator/store/store_memory_backup.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,10 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_memory_internal.h"
+#include "coordinator/store/store_memory.h"
+#include "coordinator/store/store_memory_digest.h"
+#include "coordinator/store/store_memory_past.h"
+#include "coordinator/store/store_memory_secrets.h"
 
 static void *copy_of(const void *bytes, size_t size)
 {

@@ -1,4 +1,5 @@
-/* Past states in memory: every change is kept, and beside them what the state was at each event. */
+#include "coordinator/store/store_memory_past.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_memory_internal.h"
+#include "coordinator/store/store_memory_digest.h"
 
 static void change_free(struct change *change)
 {
@@ -17,29 +18,8 @@ static void change_free(struct change *change)
     }
 }
 
-uint64_t store_memory_hash(enum store_past_kind kind, const char *name, uint64_t sequence,
-                           const char *text)
-{
-    uint64_t hash = UINT64_C(1469598103934665603) ^ (uint64_t)kind; /* FNV-1a */
-    const char *const parts[] = {name, text};
-    if (!text || !*text)
-        return 0;
-    for (int i = 0; i < 2; i++)
-        for (const char *c = parts[i]; *c; c++)
-            hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    return (hash ^ sequence) * UINT64_C(1099511628211);
-}
-
-bool store_memory_digest_at(struct store *store, uint64_t seq, uint64_t *ret)
-{
-    uint64_t *digest = map_get(&self_of(store)->digests, seq);
-    if (digest)
-        *ret = *digest;
-    return digest;
-}
-
 /* Record a change; the digest covers the whole present state, independent of its history. */
-static void change(struct store_memory *self, const struct change *value, const char *old)
+static void record_change(struct store_memory *self, const struct change *value, const char *old)
 {
     struct change *copy = malloc(sizeof(*copy));
     insist(copy);
@@ -62,7 +42,7 @@ void store_memory_change_job(struct store_memory *self, uint64_t sequence,
                          .sequence = sequence,
                          .text = now ? now->text : no_text,
                          .spec = now || !old ? no_text : old->spec};
-    change(self, &one, old ? old->text : "");
+    record_change(self, &one, old ? old->text : "");
 }
 
 void store_memory_change_named(struct store_memory *self, enum store_past_kind kind,
@@ -70,7 +50,7 @@ void store_memory_change_named(struct store_memory *self, enum store_past_kind k
 {
     struct change one = {.kind = kind, .text = text, .spec = no_text};
     (void)str_copy(one.key, sizeof(one.key), name);
-    change(self, &one, old);
+    record_change(self, &one, old);
 }
 
 char *store_memory_tenant_text(const struct store_tenant *tenant)
@@ -83,16 +63,6 @@ char *store_memory_tenant_text(const struct store_tenant *tenant)
     insist(text);
     buf_fini(&buf);
     return text;
-}
-
-void store_memory_note_digest(struct store_memory *self)
-{
-    uint64_t *digest = malloc(sizeof(*digest));
-    void *old = NULL;
-    insist(digest);
-    *digest = self->digest;
-    insist(map_set(&self->digests, self->last_event, digest, &old) == 0);
-    free(old);
 }
 
 int store_memory_past_range(struct store *store, int64_t wall_ms, struct store_past_range *ret,

@@ -1,10 +1,10 @@
-/* Secrets of tenants in memory: "<tenant>/<name>" -> a copy of the sealed value. */
+#include "coordinator/store/store_memory_secrets.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/store/store_memory_internal.h"
 
 enum { KEY_MAX = STORE_TENANT_MAX + STORE_SECRET_NAME_MAX + 2 };
 

@@ -11,33 +11,14 @@
 #include "common/base/str.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_access.h"
+#include "coordinator/store/store_sqlite_backup.h"
+#include "coordinator/store/store_sqlite_load.h"
+#include "coordinator/store/store_sqlite_open.h"
+#include "coordinator/store/store_sqlite_past.h"
+#include "coordinator/store/store_sqlite_secrets.h"
+#include "coordinator/store/store_sqlite_state.h"
 #include "coordinator/store/store_sqlite_wal.h"
-
-int store_sqlite_error(sqlite3 *db, int rc, const char *what, struct error *err)
-{
-    int code = E_INTERNAL;
-    switch (rc & 0xff) {
-    case SQLITE_FULL:
-    case SQLITE_NOMEM:
-        code = E_RESOURCE_EXHAUSTED;
-        break;
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-        code = E_DATA_LOSS;
-        break;
-    case SQLITE_IOERR:
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_CANTOPEN:
-    case SQLITE_READONLY:
-        code = E_UNAVAILABLE;
-        break;
-    default:
-        break;
-    }
-    return error_set(err, code, "%s: %s", what, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
-}
 
 static int begin(struct store *store, struct error *err)
 {

@@ -1,10 +1,12 @@
 /* Tokens, tenants and the audit trail in SQLite. */
+#include "coordinator/store/store_sqlite_access.h"
+
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_state.h"
 
 int store_sqlite_put_token(struct store *store, const struct store_token *token, struct error *err)
 {

@@ -1,5 +1,7 @@
 /* Backup while the store is in use (https://www.sqlite.org/backup.html: writes of the same
  * connection reach the copy too), and a data directory made from a backup. */
+#include "coordinator/store/store_sqlite_backup.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,8 +15,8 @@
 #include "common/base/str.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_sqlite.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_open.h"
+#include "coordinator/store/store_sqlite_state.h"
 
 enum { STEP_PAGES = 256 }; /* a mebibyte: a few milliseconds */
 
@@ -24,39 +26,6 @@ struct store_backup {
     char path[PATH_MAX], partial[PATH_MAX + 16];
     bool made; /* the partial file is ours */
 };
-
-/* Explains the failure, which SQLite does not, as an error of the caller: the coordinator itself is
- * well. */
-static int make_empty(const char *path, struct error *err)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0) {
-        close(fd);
-        return 0;
-    }
-    bool there = errno == EEXIST;
-    (void)error_errno(err, errno, "cannot write the backup %s", path);
-    if (err)
-        err->code = E_FAILED_PRECONDITION;
-    error_field(err, "path");
-    error_hint(err, there ? "remove it if a backup that was killed left it, or name another file"
-                          : "name a file in a folder the coordinator's user may write");
-    return E_FAILED_PRECONDITION;
-}
-
-int store_sqlite_open_new(const char *path, sqlite3 **ret, struct error *err)
-{
-    int made = make_empty(path, err);
-    if (made < 0)
-        return made;
-    mode_t old = umask(0077);
-    int rc = sqlite3_open_v2(path, ret,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
-                                 SQLITE_OPEN_NOFOLLOW,
-                             NULL);
-    umask(old);
-    return rc == SQLITE_OK ? 0 : store_sqlite_error(*ret, rc, path, err);
-}
 
 static int sync_folder_of(const char *path, struct error *err)
 {

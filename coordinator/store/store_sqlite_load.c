@@ -1,6 +1,8 @@
 /* Loads the jobs of a store into a cluster, on two threads. This one steps through the rows and
  * adds the parsed jobs in their order. The other parses the documents of the previous batch, which
  * is most of the work; this one helps if that is not finished. */
+#include "coordinator/store/store_sqlite_load.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,7 +12,6 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_sqlite_internal.h"
 
 enum { BATCH_ROWS = 512, BATCH_BYTES = 1 << 20 };
 

@@ -1,33 +1,17 @@
+#include "coordinator/store/store_sqlite_open.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/str.h"
 #include "coordinator/store/embedded.h"
-#include "coordinator/store/store_sqlite.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_call.h"
 
 enum { BUSY_TIMEOUT_MS = 5000 }; /* readers such as sqlite3(1) may lock the file for a moment */
-
-int store_sqlite_exec(sqlite3 *db, const char *sql, struct error *err)
-{
-    int rc = sqlite3_exec(db, sql, NULL, NULL, NULL);
-    return rc == SQLITE_OK ? 0 : store_sqlite_error(db, rc, "store", err);
-}
-
-int store_sqlite_query_int(sqlite3 *db, const char *sql, int *ret, struct error *err)
-{
-    sqlite3_stmt *stmt;
-    int rc = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
-    if (rc != SQLITE_OK)
-        return store_sqlite_error(db, rc, sql, err);
-    int step = sqlite3_step(stmt);
-    if (step == SQLITE_ROW)
-        *ret = sqlite3_column_int(stmt, 0);
-    sqlite3_finalize(stmt);
-    return step == SQLITE_ROW ? 0 : store_sqlite_error(db, step, sql, err);
-}
 
 static int check_integrity(sqlite3 *db, struct error *err)
 {
@@ -182,4 +166,37 @@ int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err)
     int rc = opened == SQLITE_OK ? check_readable(*ret, err)
                                  : store_sqlite_error(*ret, opened, "open", err);
     return rc == 0 ? 0 : error_wrap(err, "%s", path);
+}
+
+/* Explains the failure, which SQLite does not, as an error of the caller: the coordinator itself is
+ * well. */
+static int make_empty(const char *path, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    bool there = errno == EEXIST;
+    (void)error_errno(err, errno, "cannot write the backup %s", path);
+    if (err)
+        err->code = E_FAILED_PRECONDITION;
+    error_field(err, "path");
+    error_hint(err, there ? "remove it if a backup that was killed left it, or name another file"
+                          : "name a file in a folder the coordinator's user may write");
+    return E_FAILED_PRECONDITION;
+}
+
+int store_sqlite_open_new(const char *path, sqlite3 **ret, struct error *err)
+{
+    int made = make_empty(path, err);
+    if (made < 0)
+        return made;
+    mode_t old = umask(0077);
+    int rc = sqlite3_open_v2(path, ret,
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
+                                 SQLITE_OPEN_NOFOLLOW,
+                             NULL);
+    umask(old);
+    return rc == SQLITE_OK ? 0 : store_sqlite_error(*ret, rc, path, err);
 }

@@ -1,13 +1,13 @@
 /* Past states in SQLite: reading them, and folding the oldest changes together. The triggers that
  * write them are in schema.sql. `seq` rises with `number`, so an event is found by halving. */
+#include "coordinator/store/store_sqlite_past.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
-#include "coordinator/store/store_sqlite.h"
-#include "coordinator/store/store_sqlite_internal.h"
 
 /* Meta keys: the oldest event with a state that can be rebuilt, and the newest change folded into
  * it. */

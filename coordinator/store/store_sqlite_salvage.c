@@ -1,7 +1,10 @@
 /* Copies the readable part of a damaged store row by row into a new one, and checks for damage.
  * Rows on unreadable pages are skipped from both ends of their table, and one by one between. Rows
  * with invalid documents are left out. */
+#include "coordinator/store/store_sqlite_salvage.h"
+
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,8 +12,8 @@
 
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_sqlite.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_state.h"
+#include "coordinator/store/store_sqlite_open.h"
 
 enum {
     SQL_MAX = 256,

@@ -1,7 +1,9 @@
 /* Secrets of tenants in SQLite: sealed values and when they changed. */
+#include "coordinator/store/store_sqlite_secrets.h"
+
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_state.h"
 
 int store_sqlite_put_secret(struct store *store, const struct store_secret *secret,
                             struct error *err)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_call.h"
 
 struct wal_thread {
     sqlite3 *db;   /* the store's */

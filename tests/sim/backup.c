@@ -6,7 +6,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/store/store_memory.h"
+#include "coordinator/store/store_memory_backup.h"
 #include "tests/sim/stage.h"
 
 enum {

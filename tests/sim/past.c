@@ -6,7 +6,7 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
-#include "coordinator/store/store_memory.h"
+#include "coordinator/store/store_memory_digest.h"
 #include "tests/sim/stage.h"
 
 enum { STATES_TRIED = 12, PAGE = 5 };

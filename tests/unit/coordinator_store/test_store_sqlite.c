@@ -14,7 +14,11 @@
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
 #include "coordinator/store/store_sqlite.h"
-#include "coordinator/store/store_sqlite_internal.h"
+#include "coordinator/store/store_sqlite_backup.h"
+#include "coordinator/store/store_sqlite_open.h"
+#include "coordinator/store/store_sqlite_past.h"
+#include "coordinator/store/store_sqlite_salvage.h"
+#include "coordinator/store/store_sqlite_state.h"
 #include "coordinator/store/store_sqlite_wal.h"
 
 static char dir[64];

@@ -1,9 +1,9 @@
-/* What the files of store_memory share; only for them. */
-#ifndef STORE_STORE_MEMORY_INTERNAL_H
-#define STORE_STORE_MEMORY_INTERNAL_H
+/* An open store in memory. Only for the files of store_memory. */
+#ifndef STORE_STORE_MEMORY_STATE_H
+#define STORE_STORE_MEMORY_STATE_H
 
 #include "common/base/map.h"
-#include "coordinator/store/store_memory.h"
+#include "coordinator/store/store.h"
 
 struct document { /* of a job (with spec and secret) or a node */
     char *text, *spec;
@@ -68,25 +68,5 @@ static inline struct store_memory *self_of(struct store *store)
 {
     return (struct store_memory *)store;
 }
-
-/* store_memory_secrets.c: a copy is freed with free; apply takes ownership of its argument. */
-struct store_secret *store_memory_secret_copy(const struct store_secret *from);
-int store_memory_apply_secret(struct store_memory *self, struct store_secret *secret, bool gone);
-void store_memory_copy_secrets(const struct store_memory *from, struct store_memory *to);
-void store_memory_free_secrets(struct store_memory *self);
-int store_memory_list_secrets(struct store *, store_secret_fn, void *arg, struct error *);
-
-/* store_memory_past.c: within commit; `old` is NULL where there was nothing */
-void store_memory_change_job(struct store_memory *self, uint64_t sequence,
-                             const struct document *old, const struct document *now);
-void store_memory_change_named(struct store_memory *self, enum store_past_kind kind,
-                               const char *name, const char *old, char *text);
-char *store_memory_tenant_text(const struct store_tenant *tenant); /* freed by the caller */
-void store_memory_note_digest(struct store_memory *self);
-void store_memory_past_fini(struct store_memory *self);
-int store_memory_list_past(struct store *, const struct store_past_query *, store_past_fn,
-                           void *arg, struct error *);
-int store_memory_past_range(struct store *, int64_t wall_ms, struct store_past_range *,
-                            struct error *);
 
 #endif
