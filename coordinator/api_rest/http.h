@@ -22,24 +22,12 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
-#include "common/base/limits.h"
+#include "coordinator/api_rest/http_answer.h"
+#include "coordinator/api_rest/http_limits.h"
 
 struct loop;
 struct http;
 struct http_request;
-
-enum {
-    HTTP_BODY_MAX_BYTES = 1 << 20,     /* longer ones are answered with 413 */
-    HTTP_DISCARD_MAX_BYTES = 16 << 20, /* read and thrown away before that; beyond, we hang up */
-    HTTP_CONNECTIONS_MAX = MAX_HTTP_CONNECTIONS + 64, /* until closed ones are released */
-    HTTP_IDLE_TIMEOUT_S = 30,
-    HTTP_FIELDS_MAX = 64, /* query parameters, or headers, of a request; more are refused */
-    HTTP_PATH_MAX = 1024,
-    HTTP_TURN_MS = 10,                       /* of each turn of the loop: handling requests */
-    HTTP_STREAM_BACKLOG_MAX_BYTES = 4 << 20, /* unread by the client: then we hang up */
-    HTTP_UNREAD_MAX_BYTES = 512 << 20,       /* of all whole answers that clients have yet to read;
-                                                 beyond it requests are answered with 503 */
-};
 
 typedef void (*http_handler)(void *arg, struct http_request *request);
 
@@ -63,10 +51,6 @@ const char *http_url(const struct http *http);
  * not be used any more. NULL is allowed. */
 void http_free(struct http *http);
 
-struct http_pair {
-    const char *key, *value;
-};
-
 const char *http_method(const struct http_request *request);
 const char *http_path(const struct http_request *request); /* decoded, without the query */
 const char *http_header(const struct http_request *request, const char *name); /* or NULL */
@@ -78,16 +62,6 @@ void http_peer(const struct http_request *request, char *ret, size_t size);
 bool http_body_too_large(const struct http_request *request);
 bool http_is_tls(const struct http_request *request); /* it arrived over TLS */
 
-struct http_answer {
-    int status;
-    const char *type; /* Content-Type */
-    const void *body; /* copied */
-    size_t size;
-    struct http_pair headers[8]; /* ended by a NULL key */
-    bool tagged; /* has an ETag of its body: a client that returns the ETag gets 304 while the body
-                  * is unchanged */
-};
-
 /* The request is invalid afterwards. Texts of a KiB or more are compressed for clients that accept
  * gzip. */
 void http_reply(struct http_request *request, const struct http_answer *answer);
@@ -95,10 +69,8 @@ void http_reply(struct http_request *request, const struct http_answer *answer);
 /* An answer for several requests, or for later equal ones (the same address with the same
  * credentials). With `share` the HTTP thread repeats it by itself until http_changed. It must be
  * valid for each of them. */
-struct http_content;
 struct http_content *http_prepare(struct http_request *request, const struct http_answer *answer);
 void http_reply_with(struct http_request *request, struct http_content *content, bool share);
-void http_content_unref(struct http_content *content); /* any thread; NULL is fine */
 
 /* Both ask the same, and nothing has changed between them. */
 bool http_asks_the_same(const struct http_request *a, const struct http_request *b);

@@ -5,7 +5,6 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
-#include "coordinator/api_rest/http.h"
 
 static int bad_address(const char *text, struct error *err)
 {

@@ -10,7 +10,7 @@
 #include <microhttpd.h>
 #include <stdatomic.h>
 
-#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_answer.h"
 
 enum { HTTP_GZIP_MIN_BYTES = 1024, HTTP_GZIP_LEVEL = 1 };
 

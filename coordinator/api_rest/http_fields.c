@@ -1,3 +1,5 @@
+#include "coordinator/api_rest/http.h"
+
 #include <string.h>
 #include <strings.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_limits.h"
 
 struct head {
     int fields, lengths, codings, hosts;

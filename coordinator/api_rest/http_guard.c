@@ -7,7 +7,7 @@
 
 #include "common/base/str.h"
 #include "common/env/clock_os.h"
-#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_limits.h"
 #include "coordinator/api_rest/http_wire.h"
 
 struct address {

@@ -11,14 +11,17 @@
 #include "common/base/list.h"
 #include "common/loop/fair.h"
 #include "common/loop/loop.h"
-#include "coordinator/api_rest/http.h"
+#include "coordinator/api_rest/http_answer.h"
 #include "coordinator/api_rest/http_content.h"
 #include "coordinator/api_rest/http_guard.h"
+#include "coordinator/api_rest/http_limits.h"
 #include "coordinator/api_rest/http_shared.h"
+
+struct http_request;
 
 struct http {
     struct loop *loop;
-    http_handler handler;
+    void (*handler)(void *arg, struct http_request *request);
     uint64_t (*whose)(void *arg, const struct http_request *request);
     struct fair fair;
     void *arg;
