@@ -1,7 +1,9 @@
-#include <signal.h>
+#include "agent/core/desired.h"
+
 #include <string.h>
 
-#include "agent/core/state.h"
+#include "agent/core/hub.h"
+#include "agent/core/stop.h"
 #include "common/base/str.h"
 
 static void replace_assignment(struct agent_worker *worker, struct assignment *assignment)
@@ -11,10 +13,10 @@ static void replace_assignment(struct agent_worker *worker, struct assignment *a
     assignment_release(old);
 }
 
-static void start(struct agent_core *core, struct assignment *assignment,
-                  struct agent_actions *actions)
+static void add_desired(struct agent_core *core, struct assignment *assignment,
+                        struct agent_actions *ret)
 {
-    if (agent_worker_buried(core, &assignment->key))
+    if (agent_worker_is_forgotten(core, &assignment->key))
         return;
     struct agent_worker *worker = agent_worker_add(core, &assignment->key);
     if (!worker)
@@ -22,11 +24,11 @@ static void start(struct agent_core *core, struct assignment *assignment,
     worker->desired = true;
     replace_assignment(worker, assignment);
     if (assignment->stop) {
-        agent_worker_unstarted(worker, "stopped before it started", actions);
+        agent_worker_end_unstarted(worker, "stopped before it started", ret);
         return;
     }
     if (core->stopping_all) {
-        agent_worker_unstarted(worker, "the agent is leaving", actions);
+        agent_worker_end_unstarted(worker, "the agent is leaving", ret);
         return;
     }
     worker->waits = true;
@@ -51,26 +53,26 @@ static bool slots_are_free(const struct agent_core *core, const struct agent_wor
     return true;
 }
 
-void agent_desired_start(struct agent_core *core, struct agent_actions *actions)
+void agent_desired_start(struct agent_core *core, struct agent_actions *ret)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next) {
         if (!w->waits || !slots_are_free(core, w))
             continue;
         w->waits = false;
         w->process = true;
-        struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_START);
+        struct agent_action *action = agent_actions_add(ret, AGENT_ACTION_START);
         action->key = w->key;
         action->assignment = assignment_hold(w->assignment);
-        agent_worker_remember(w, actions);
+        agent_worker_remember(w, ret);
     }
 }
 
-static void take_one(struct agent_core *core, struct assignment *assignment,
-                     const struct agent_event *event, struct agent_actions *actions)
+static void apply_one(struct agent_core *core, struct assignment *assignment,
+                      const struct agent_event *event, struct agent_actions *ret)
 {
     struct agent_worker *worker = agent_worker_find(core, &assignment->key);
     if (!worker) {
-        start(core, assignment, actions);
+        add_desired(core, assignment, ret);
         return;
     }
     worker->desired = true;
@@ -79,23 +81,23 @@ static void take_one(struct agent_core *core, struct assignment *assignment,
         return;
     replace_assignment(worker, assignment);
     if (assignment->stop)
-        agent_worker_stop(worker, event->now_ms, actions);
+        agent_worker_stop(worker, event->now_ms, ret);
     else
-        agent_hub_settle(worker, actions);
+        agent_hub_settle(worker, ret);
 }
 
-void agent_desired_take(struct agent_core *core, const struct agent_event *event,
-                        struct agent_actions *actions)
+void agent_desired_apply(struct agent_core *core, const struct agent_event *event,
+                         struct agent_actions *ret)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next)
         w->desired = false;
     for (int i = 0; i < event->desired.count; i++)
-        take_one(core, event->desired.assignments[i], event, actions);
+        apply_one(core, event->desired.assignments[i], event, ret);
     for (struct agent_worker *w = core->workers, *next; w; w = next) {
         next = w->next;
         if (w->desired)
             continue;
-        agent_worker_stop(w, event->now_ms, actions);
-        agent_worker_bury_if_done(core, w, actions);
+        agent_worker_stop(w, event->now_ms, ret);
+        agent_worker_forget_if_done(core, w, ret);
     }
 }

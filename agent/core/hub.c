@@ -1,37 +1,36 @@
-/* Calls of workers: each is answered at once or parked in its worker. One Join and one Watch are
- * parked per worker; a newer one replaces the older, which has been abandoned. */
+#include "agent/core/hub.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/core/state.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
 
-void agent_hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *actions)
+void agent_hub_refuse(uint64_t request, int code, const char *why, struct agent_actions *ret)
 {
     if (!request)
         return;
-    struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_REFUSE);
+    struct agent_action *action = agent_actions_add(ret, AGENT_ACTION_REFUSE);
     action->request = request;
     action->error = calloc(1, sizeof(*action->error));
     insist(action->error);
     error_set(action->error, code, "%s", why);
 }
 
-static struct agent_action *answer(const struct agent_worker *worker, uint64_t request,
-                                   enum agent_answer_kind kind, struct agent_actions *actions)
+static struct agent_action *answer_call(const struct agent_worker *worker, uint64_t request,
+                                        enum agent_answer_kind kind, struct agent_actions *ret)
 {
-    struct agent_action *action = agent_actions_add(actions, AGENT_ACTION_ANSWER);
+    struct agent_action *action = agent_actions_add(ret, AGENT_ACTION_ANSWER);
     action->key = worker->key;
     action->request = request;
     action->answer.kind = kind;
     return action;
 }
 
-static void park(struct agent_parked *place, const struct agent_event *event, uint64_t generation,
-                 struct agent_actions *actions)
+static void park_call(struct agent_parked *place, const struct agent_event *event,
+                      uint64_t generation, struct agent_actions *ret)
 {
-    agent_hub_refuse(place->request, E_ABORTED, "asked again in the meantime", actions);
+    agent_hub_refuse(place->request, E_ABORTED, "asked again in the meantime", ret);
     *place = (struct agent_parked){
         .request = event->request, .generation = generation, .deadline_ms = event->deadline_ms};
 }
@@ -42,61 +41,61 @@ static uint64_t wanted_generation(const struct agent_worker *worker)
 }
 
 void agent_hub_hello(struct agent_worker *worker, const struct agent_event *event,
-                     struct agent_actions *actions)
+                     struct agent_actions *ret)
 {
     if (!worker->assignment) {
         agent_hub_refuse(event->request, E_UNAVAILABLE,
-                         "this agent has had no answer from the coordinator yet", actions);
+                         "this agent has had no answer from the coordinator yet", ret);
         return;
     }
     if (!worker->memory.aware) {
         worker->memory.aware = true;
-        agent_worker_remember(worker, actions);
-        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        agent_worker_remember(worker, ret);
+        agent_actions_add(ret, AGENT_ACTION_REPORT);
     }
-    struct agent_action *action = answer(worker, event->request, AGENT_ANSWER_HELLO, actions);
+    struct agent_action *action = answer_call(worker, event->request, AGENT_ANSWER_HELLO, ret);
     action->answer.generation = worker->assignment->generation;
     action->assignment = assignment_hold(worker->assignment);
 }
 
 void agent_hub_join(struct agent_worker *worker, const struct agent_event *event,
-                    struct agent_actions *actions)
+                    struct agent_actions *ret)
 {
     uint64_t generation = event->join.generation;
     if (worker->assignment && generation > wanted_generation(worker)) {
         agent_hub_refuse(event->request, E_FAILED_PRECONDITION,
-                         "no such generation was announced to this worker", actions);
+                         "no such generation was announced to this worker", ret);
         return;
     }
     bool over = generation < wanted_generation(worker);
     bool news = worker->joining != generation || strcmp(worker->endpoint, event->join.endpoint);
-    park(&worker->join, event, generation, actions);
+    park_call(&worker->join, event, generation, ret);
     if (!over && generation > worker->memory.generation && news) {
         worker->joining = generation;
         if (event->join.step > worker->memory.step)
             worker->memory.step = event->join.step;
         (void)str_copy(worker->endpoint, sizeof(worker->endpoint), event->join.endpoint);
-        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        agent_actions_add(ret, AGENT_ACTION_REPORT);
     }
-    agent_hub_settle(worker, actions);
+    agent_hub_settle(worker, ret);
 }
 
 void agent_hub_watch(struct agent_worker *worker, const struct agent_event *event,
-                     struct agent_actions *actions)
+                     struct agent_actions *ret)
 {
-    park(&worker->watch, event, event->watch.generation, actions);
-    agent_hub_settle(worker, actions);
+    park_call(&worker->watch, event, event->watch.generation, ret);
+    agent_hub_settle(worker, ret);
 }
 
 void agent_hub_progress(struct agent_worker *worker, const struct agent_event *event,
-                        struct agent_actions *actions)
+                        struct agent_actions *ret)
 {
     if (event->progress.generation >= worker->memory.generation) {
         worker->memory.step = event->progress.step;
         worker->memory.total_steps = event->progress.total_steps;
         worker->wait = event->progress.wait ? *event->progress.wait : (struct worker_wait){0};
     }
-    answer(worker, event->request, AGENT_ANSWER_PROGRESS, actions);
+    answer_call(worker, event->request, AGENT_ANSWER_PROGRESS, ret);
 }
 
 static bool lost_rank_add(struct agent_worker *worker, uint32_t rank)
@@ -116,7 +115,7 @@ static bool lost_rank_add(struct agent_worker *worker, uint32_t rank)
 }
 
 void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event *event,
-                          struct agent_actions *actions)
+                          struct agent_actions *ret)
 {
     uint64_t generation = event->lost_peers.generation;
     bool news = false;
@@ -129,27 +128,27 @@ void agent_hub_lost_peers(struct agent_worker *worker, const struct agent_event 
         for (int i = 0; i < event->lost_peers.count; i++)
             news = lost_rank_add(worker, event->lost_peers.ranks[i]) || news;
     if (news)
-        agent_actions_add(actions, AGENT_ACTION_REPORT);
-    answer(worker, event->request, AGENT_ANSWER_LOST_PEERS, actions);
+        agent_actions_add(ret, AGENT_ACTION_REPORT);
+    answer_call(worker, event->request, AGENT_ANSWER_LOST_PEERS, ret);
 }
 
-static void joined(struct agent_worker *worker, struct agent_actions *actions)
+static void set_joined(struct agent_worker *worker, struct agent_actions *ret)
 {
     const struct assignment *assignment = worker->assignment;
     if (worker->memory.generation == assignment->generation)
         return; /* a repeat: the answer was lost on the way */
-    agent_worker_become(worker, AGENT_WORKER_JOINED);
+    agent_worker_set_state(worker, AGENT_WORKER_JOINED);
     worker->memory.generation = assignment->generation;
     worker->joining = 0;
     worker->lost_ranks_count = 0;
     worker->broken = 0;
     worker->wait = (struct worker_wait){0};
     agent_worker_hold_token(worker, assignment->token);
-    agent_worker_remember(worker, actions);
-    agent_actions_add(actions, AGENT_ACTION_REPORT);
+    agent_worker_remember(worker, ret);
+    agent_actions_add(ret, AGENT_ACTION_REPORT);
 }
 
-static void settle_join(struct agent_worker *worker, struct agent_actions *actions)
+static void settle_join(struct agent_worker *worker, struct agent_actions *ret)
 {
     struct assignment *assignment = worker->assignment;
     bool stop = worker->state == AGENT_WORKER_STOPPING;
@@ -159,8 +158,8 @@ static void settle_join(struct agent_worker *worker, struct agent_actions *actio
     if (!stop && !superseded && !ready)
         return;
     if (!stop && !superseded)
-        joined(worker, actions);
-    struct agent_action *action = answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
+        set_joined(worker, ret);
+    struct agent_action *action = answer_call(worker, worker->join.request, AGENT_ANSWER_JOIN, ret);
     worker->join.request = 0;
     action->answer.stop = stop;
     action->answer.generation = assignment->generation;
@@ -170,13 +169,13 @@ static void settle_join(struct agent_worker *worker, struct agent_actions *actio
     }
 }
 
-static void settle_watch(struct agent_worker *worker, struct agent_actions *actions)
+static void settle_watch(struct agent_worker *worker, struct agent_actions *ret)
 {
     bool stop = worker->state == AGENT_WORKER_STOPPING;
     if (!stop && wanted_generation(worker) <= worker->watch.generation)
         return;
     struct agent_action *action =
-        answer(worker, worker->watch.request, AGENT_ANSWER_WATCH, actions);
+        answer_call(worker, worker->watch.request, AGENT_ANSWER_WATCH, ret);
     worker->watch.request = 0;
     action->answer.stop = stop;
     action->answer.generation = wanted_generation(worker);
@@ -186,33 +185,33 @@ static void settle_watch(struct agent_worker *worker, struct agent_actions *acti
     action->answer.leave_ms = worker->assignment ? worker->assignment->leave_ms : 0;
 }
 
-void agent_hub_settle(struct agent_worker *worker, struct agent_actions *actions)
+void agent_hub_settle(struct agent_worker *worker, struct agent_actions *ret)
 {
     if (worker->join.request && worker->assignment)
-        settle_join(worker, actions);
+        settle_join(worker, ret);
     if (worker->watch.request)
-        settle_watch(worker, actions);
+        settle_watch(worker, ret);
 }
 
-void agent_hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *actions)
+void agent_hub_expire(struct agent_worker *worker, int64_t now_ms, struct agent_actions *ret)
 {
     if (worker->join.request && worker->join.deadline_ms - AGENT_ANSWER_MARGIN_MS <= now_ms) {
         struct agent_action *action =
-            answer(worker, worker->join.request, AGENT_ANSWER_JOIN, actions);
+            answer_call(worker, worker->join.request, AGENT_ANSWER_JOIN, ret);
         action->answer.generation = worker->join.generation;
         worker->join.request = 0;
     }
     if (worker->watch.request && worker->watch.deadline_ms - AGENT_ANSWER_MARGIN_MS <= now_ms) {
         struct agent_action *action =
-            answer(worker, worker->watch.request, AGENT_ANSWER_WATCH, actions);
+            answer_call(worker, worker->watch.request, AGENT_ANSWER_WATCH, ret);
         action->answer.generation = worker->watch.generation;
         worker->watch.request = 0;
     }
 }
 
-void agent_hub_close(struct agent_worker *worker, struct agent_actions *actions)
+void agent_hub_close(struct agent_worker *worker, struct agent_actions *ret)
 {
-    agent_hub_refuse(worker->join.request, E_CANCELLED, "the worker has ended", actions);
-    agent_hub_refuse(worker->watch.request, E_CANCELLED, "the worker has ended", actions);
+    agent_hub_refuse(worker->join.request, E_CANCELLED, "the worker has ended", ret);
+    agent_hub_refuse(worker->watch.request, E_CANCELLED, "the worker has ended", ret);
     worker->join = worker->watch = (struct agent_parked){0};
 }

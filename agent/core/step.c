@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/core/desired.h"
+#include "agent/core/hub.h"
 #include "agent/core/state.h"
+#include "agent/core/stop.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "common/base/token.h"
@@ -44,7 +47,7 @@ bool agent_core_registered(const struct agent_core *core)
 /* An earlier agent started it. The coordinator's first answer decides about it; until then it
  * continues. */
 static void adopt(struct agent_core *core, const struct worker_found *found,
-                  struct agent_actions *actions)
+                  struct agent_actions *ret)
 {
     struct agent_worker *worker = agent_worker_find(core, &found->key);
     if (worker || !(worker = agent_worker_add(core, &found->key)))
@@ -53,75 +56,75 @@ static void adopt(struct agent_core *core, const struct worker_found *found,
     worker->pid = found->pid;
     worker->desired = true;
     if (found->memory.generation > 0)
-        agent_worker_become(worker, AGENT_WORKER_JOINED);
+        agent_worker_set_state(worker, AGENT_WORKER_JOINED);
     worker->process = !found->exited;
     if (found->exited)
-        agent_worker_ended(worker, &found->exit, actions);
+        agent_worker_end(worker, &found->exit, ret);
 }
 
 static void start_failed(struct agent_worker *worker, const struct agent_event *event,
-                         struct agent_actions *actions)
+                         struct agent_actions *ret)
 {
     struct worker_exit exit = {.code = event->start_code};
     (void)str_copy(exit.text, sizeof(exit.text), event->start_error);
     (void)str_copy(worker->start_error, sizeof(worker->start_error), event->start_error);
     worker->shipped = true;
-    agent_worker_ended(worker, &exit, actions);
+    agent_worker_end(worker, &exit, ret);
 }
 
-static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
 {
     core->stopping_all = true;
     for (struct agent_worker *w = core->workers; w; w = w->next)
-        agent_worker_stop(w, now_ms, actions);
+        agent_worker_stop(w, now_ms, ret);
 }
 
-static void kill_all(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+static void kill_all(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
 {
-    stop_all(core, now_ms, actions);
+    stop_all(core, now_ms, ret);
     for (struct agent_worker *w = core->workers; w; w = w->next)
         w->kill_at_ms = w->state == AGENT_WORKER_STOPPING ? now_ms : w->kill_at_ms;
 }
 
 static void worker_event(struct agent_core *core, const struct agent_event *event,
-                         struct agent_actions *actions)
+                         struct agent_actions *ret)
 {
     struct agent_worker *worker = agent_worker_find(core, &event->key);
     if (!worker || (!agent_worker_runs(worker) && event->kind != AGENT_EVENT_SHIPPED)) {
-        agent_hub_refuse(event->request, E_NOT_FOUND, "no such worker runs here", actions);
+        agent_hub_refuse(event->request, E_NOT_FOUND, "no such worker runs here", ret);
         return;
     }
     switch (event->kind) {
     case AGENT_EVENT_STARTED:
         worker->pid = event->started.pid;
-        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        agent_actions_add(ret, AGENT_ACTION_REPORT);
         break;
     case AGENT_EVENT_START_FAILED:
-        start_failed(worker, event, actions);
+        start_failed(worker, event, ret);
         break;
     case AGENT_EVENT_STUCK:
-        agent_worker_stuck(worker, event->stuck, event->now_ms, actions);
+        agent_worker_set_stuck(worker, event->stuck, event->now_ms, ret);
         break;
     case AGENT_EVENT_EXITED:
-        agent_worker_ended(worker, event->exit, actions);
+        agent_worker_end(worker, event->exit, ret);
         break;
     case AGENT_EVENT_SHIPPED:
         worker->shipped = worker->shipped || !agent_worker_runs(worker);
         break;
     case AGENT_EVENT_HELLO:
-        agent_hub_hello(worker, event, actions);
+        agent_hub_hello(worker, event, ret);
         break;
     case AGENT_EVENT_JOIN:
-        agent_hub_join(worker, event, actions);
+        agent_hub_join(worker, event, ret);
         break;
     case AGENT_EVENT_WATCH:
-        agent_hub_watch(worker, event, actions);
+        agent_hub_watch(worker, event, ret);
         break;
     case AGENT_EVENT_PROGRESS:
-        agent_hub_progress(worker, event, actions);
+        agent_hub_progress(worker, event, ret);
         break;
     case AGENT_EVENT_LOST_PEERS:
-        agent_hub_lost_peers(worker, event, actions);
+        agent_hub_lost_peers(worker, event, ret);
         break;
     case AGENT_EVENT_TICK:
     case AGENT_EVENT_FOUND:
@@ -133,69 +136,68 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
     case AGENT_EVENT_KILL_ALL:
         insist(!"an event about the agent");
     }
-    agent_worker_bury_if_done(core, worker, actions);
+    agent_worker_forget_if_done(core, worker, ret);
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t earlier_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
 /* Do what is due; returns when something is due next. */
-static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_actions *actions)
+static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
 {
     int64_t next_ms = INT64_MAX;
     for (struct agent_worker *w = core->workers; w; w = w->next) {
-        agent_hub_expire(w, now_ms, actions);
+        agent_hub_expire(w, now_ms, ret);
         if (w->state == AGENT_WORKER_STOPPING) {
             if (w->kill_at_ms <= now_ms) {
-                agent_actions_add(actions, AGENT_ACTION_KILL)->key = w->key;
+                agent_actions_add(ret, AGENT_ACTION_KILL)->key = w->key;
                 w->kill_at_ms = now_ms + AGENT_KILL_AGAIN_MS;
             }
-            next_ms = sooner(next_ms, w->kill_at_ms);
+            next_ms = earlier_of(next_ms, w->kill_at_ms);
         }
         if (w->join.request)
-            next_ms = sooner(next_ms, w->join.deadline_ms - AGENT_ANSWER_MARGIN_MS);
+            next_ms = earlier_of(next_ms, w->join.deadline_ms - AGENT_ANSWER_MARGIN_MS);
         if (w->watch.request)
-            next_ms = sooner(next_ms, w->watch.deadline_ms - AGENT_ANSWER_MARGIN_MS);
+            next_ms = earlier_of(next_ms, w->watch.deadline_ms - AGENT_ANSWER_MARGIN_MS);
     }
     return next_ms;
 }
 
-void agent_step(struct agent_core *core, const struct agent_event *event,
-                struct agent_actions *actions)
+void agent_step(struct agent_core *core, const struct agent_event *event, struct agent_actions *ret)
 {
     if (core->left) {
         agent_hub_refuse(event->request, E_UNAVAILABLE, "a newer agent of this node has taken over",
-                         actions);
+                         ret);
         return;
     }
     switch (event->kind) {
     case AGENT_EVENT_TICK:
         break;
     case AGENT_EVENT_FOUND:
-        adopt(core, event->found, actions);
+        adopt(core, event->found, ret);
         break;
     case AGENT_EVENT_REGISTERED:
         core->registered = true;
-        agent_actions_add(actions, AGENT_ACTION_REPORT);
+        agent_actions_add(ret, AGENT_ACTION_REPORT);
         break;
     case AGENT_EVENT_UNREGISTERED:
         core->registered = false;
-        agent_actions_add(actions, AGENT_ACTION_REGISTER);
+        agent_actions_add(ret, AGENT_ACTION_REGISTER);
         break;
     case AGENT_EVENT_FENCED:
         core->left = true;
-        agent_actions_add(actions, AGENT_ACTION_LEAVE);
+        agent_actions_add(ret, AGENT_ACTION_LEAVE);
         break;
     case AGENT_EVENT_DESIRED:
-        agent_desired_take(core, event, actions);
+        agent_desired_apply(core, event, ret);
         break;
     case AGENT_EVENT_STOP_ALL:
-        stop_all(core, event->now_ms, actions);
+        stop_all(core, event->now_ms, ret);
         break;
     case AGENT_EVENT_KILL_ALL:
-        kill_all(core, event->now_ms, actions);
+        kill_all(core, event->now_ms, ret);
         break;
     case AGENT_EVENT_STARTED:
     case AGENT_EVENT_START_FAILED:
@@ -207,13 +209,13 @@ void agent_step(struct agent_core *core, const struct agent_event *event,
     case AGENT_EVENT_WATCH:
     case AGENT_EVENT_PROGRESS:
     case AGENT_EVENT_LOST_PEERS:
-        worker_event(core, event, actions);
+        worker_event(core, event, ret);
         break;
     }
-    agent_desired_start(core, actions);
-    int64_t next_ms = keep_time(core, event->now_ms, actions);
+    agent_desired_start(core, ret);
+    int64_t next_ms = keep_time(core, event->now_ms, ret);
     if (next_ms < INT64_MAX)
-        agent_actions_add(actions, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
+        agent_actions_add(ret, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
     agent_core_check(core);
 }
 

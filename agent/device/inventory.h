@@ -5,18 +5,11 @@
 
 #include <stdint.h>
 
+#include "agent/device/gpu.h"
 #include "common/base/error.h"
 #include "common/base/name.h"
 
-enum { INVENTORY_GPUS_MAX = 16, INVENTORY_LABELS_MAX = 64 };
-
-struct inventory_gpu { /* slot n is the n-th readable GPU, whatever its index */
-    int index;         /* of NVML and nvidia-smi */
-    char model[64];
-    char uuid[48];
-    uint64_t memory_bytes;
-    int minor; /* n of /dev/nvidia<n>; -1 = unknown */
-};
+enum { INVENTORY_LABELS_MAX = 64 };
 
 struct inventory_label {
     char key[LABEL_MAX + 1];

@@ -4,7 +4,7 @@
 #ifndef DEVICE_NVML_H
 #define DEVICE_NVML_H
 
-#include "agent/device/inventory.h"
+#include "agent/device/gpu.h"
 
 /* Fill up to `max` GPUs in NVML's order (that of CUDA_DEVICE_ORDER=PCI_BUS_ID); returns their
  * number. `why` (may be NULL) gets the reason if there are none. Opens and closes the library. */
