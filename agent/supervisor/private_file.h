@@ -5,7 +5,10 @@
 #ifndef SUPERVISOR_PRIVATE_FILE_H
 #define SUPERVISOR_PRIVATE_FILE_H
 
-#include "agent/supervisor/rundir.h"
+#include "agent/supervisor/run_launch.h"
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "common/env/env.h"
 
 enum { PRIVATE_SECRET_MAX_BYTES = 1 << 20 };
 

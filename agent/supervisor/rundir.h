@@ -36,13 +36,12 @@
 #include <sys/types.h>
 
 #include "agent/core/launch.h"
-#include "agent/supervisor/cgroup.h"
+#include "agent/supervisor/run_launch.h"
 #include "common/base/arena.h"
 #include "common/base/error.h"
 #include "common/env/env.h"
 
 enum {
-    RUNDIR_PATH_MAX = 512,
     RUNDIR_FILE_MAX_BYTES = 4 << 20,
     BOOT_ID_BYTES = 40,
 };
@@ -50,15 +49,6 @@ enum {
 struct rundir { /* plain; disk is borrowed */
     const struct disk *disk;
     char path[RUNDIR_PATH_MAX];
-};
-
-struct run_launch {       /* launch.json: struct launch and the node's choices */
-    struct launch launch; /* in the arena it was read into */
-    const char *work;     /* absolute; the worker's own folder */
-    const char *token;    /* absolute; the file with its token, "" = none */
-    const char *secrets;  /* absolute; the folder with its secrets; NULL, "" = none */
-    struct cgroup_home home;
-    struct launch_gpus job_gpus; /* of the job on this node: what it may open */
 };
 
 struct run_process { /* identifies a process on this machine, also after a reboot */
