@@ -1,5 +1,5 @@
 /* The agent of one node. It keeps the running workers equal to what the coordinator wants, gives
- * workers a socket, and reports. Only this file connects core, link and launcher. The same object
+ * workers a socket, and reports. agent.c connects link and launcher to the driver. The same object
  * runs in production and under tests/sim; only env and launcher differ. Loop thread only. */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H
@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/agent_end.h"
+#include "agent/device/cores.h"
 #include "agent/device/inventory.h"
 #include "agent/membership.h"
 #include "agent/supervisor/launcher.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
-#include "agent/device/cores.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
 
@@ -20,14 +21,6 @@ struct agent;
 struct agent_core;
 struct namespaces;
 struct users;
-
-/* Argument of agent_options.on_end. */
-enum agent_end {
-    AGENT_END_NONE,    /* not called yet */
-    AGENT_END_FENCED,  /* a newer agent of this name runs: leave without touching a worker */
-    AGENT_END_STOPPED, /* agent_stop_workers has ended all workers, and the coordinator knows */
-    AGENT_END_REFUSED, /* its token or key is not valid for this node: touch no worker */
-};
 
 struct agent_options {       /* borrowed until agent_new returns, `log` for life */
     const char *name;        /* [a-z0-9][a-z0-9.-]{0,62} */

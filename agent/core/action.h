@@ -1,4 +1,4 @@
-/* All that an agent may ask of the world. A step appends actions; agent/agent.c performs them in
+/* All that an agent may ask of the world. A step appends actions; agent/driver.c performs them in
  * order. */
 #ifndef AGENT_ACTION_H
 #define AGENT_ACTION_H
