@@ -482,7 +482,7 @@ static void on_slow_turn(void *arg, const struct loop_turn *turn)
              log_int("requests_ms", turn->descriptors_ms), log_int("acting_ms", turn->end_ms));
 }
 
-static int build(struct program *p, struct error *err)
+static int build_agent(struct program *p, struct error *err)
 {
     int rc = loop_new(clock_os(), &p->loop, err);
     if (!rc)
@@ -517,7 +517,7 @@ static int build(struct program *p, struct error *err)
     return rc;
 }
 
-static int run(struct program *p)
+static int run_agent(struct program *p)
 {
     struct error err = {0};
     int rc = take_signals(p, &err);
@@ -535,7 +535,7 @@ static int run(struct program *p)
     if (!rc)
         rc = find_home(p, &err);
     if (!rc)
-        rc = build(p, &err);
+        rc = build_agent(p, &err);
     if (rc) {
         fprintf(stderr, "muster agent: %s\n", err.text);
         if (err.hint[0])
@@ -581,7 +581,7 @@ int agent_main(int argc, char **argv)
         fputs(buf_cstr(&help), stdout);
         buf_fini(&help);
     } else {
-        status = run(p);
+        status = run_agent(p);
     }
     fflush(NULL);
     _exit(status); /* NNG 1.5.2 cannot be shut down while it is in use */

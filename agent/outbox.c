@@ -25,7 +25,7 @@ void outbox_fini(struct outbox *outbox)
     outbox->metrics = NULL;
 }
 
-static bool same(const struct worker_key *a, const struct worker_key *b)
+static bool same_worker(const struct worker_key *a, const struct worker_key *b)
 {
     return a->uid == b->uid && strcmp(a->job, b->job) == 0;
 }
@@ -35,7 +35,7 @@ static struct outbox_worker *entry(struct outbox *outbox, const struct worker_ke
 {
     struct outbox_worker **at = &outbox->workers;
     for (; *at; at = &(*at)->link)
-        if (same(&(*at)->key, key))
+        if (same_worker(&(*at)->key, key))
             return *at;
     *at = calloc(1, sizeof(**at));
     if (*at)
@@ -60,7 +60,7 @@ void outbox_ended(struct outbox *outbox, const struct worker_key *key)
 void outbox_forget(struct outbox *outbox, const struct worker_key *key)
 {
     for (struct outbox_worker **at = &outbox->workers; *at; at = &(*at)->link)
-        if (same(&(*at)->key, key)) {
+        if (same_worker(&(*at)->key, key)) {
             struct outbox_worker *gone = *at;
             *at = gone->link;
             free(gone);

@@ -142,7 +142,7 @@ static int read_range(struct users *users, const char *text, struct error *err)
     return 0;
 }
 
-static int remember(struct users *users, const char *tenant, uid_t uid)
+static int remember_uid(struct users *users, const char *tenant, uid_t uid)
 {
     const char *copy = arena_strdup(&users->arena, tenant);
     if (!copy || users->given_count == USERS_TENANTS_MAX)
@@ -179,7 +179,7 @@ static int read_given(struct users *users, struct error *err)
             str_printf(number, sizeof(number), "%.*s", (int)line.size, line.data) ||
             parse_i64(number, USERS_UID_MIN, UID_MAX, &uid, NULL))
             rc = error_set(err, E_DATA_LOSS, "%s is not what an agent wrote", path);
-        else if (remember(users, name, (uid_t)uid))
+        else if (remember_uid(users, name, (uid_t)uid))
             rc = error_set(err, E_RESOURCE_EXHAUSTED, "%s names too many tenants", path);
     }
     free(text);
@@ -216,7 +216,7 @@ static bool is_the_systems(uid_t uid)
 
 /* Derived from the name, so that nodes with the same range usually agree: on shared folders a uid
  * should belong to one tenant. If the name's uid is in use, the next free one. */
-static int give(struct users *users, const char *tenant, uid_t *ret, struct error *err)
+static int give_uid(struct users *users, const char *tenant, uid_t *ret, struct error *err)
 {
     uint8_t digest[SHA256_BYTES];
     uint64_t size = (uint64_t)users->last - users->first + 1, at = 0;
@@ -227,7 +227,7 @@ static int give(struct users *users, const char *tenant, uid_t *ret, struct erro
         uid_t uid = users->first + (uid_t)((at + i) % size);
         if (is_given(users, uid) || is_the_systems(uid))
             continue;
-        if (remember(users, tenant, uid))
+        if (remember_uid(users, tenant, uid))
             return error_set(err, E_RESOURCE_EXHAUSTED, "no room to remember the uid of %s",
                              tenant);
         int rc = write_given(users, err);
@@ -276,7 +276,7 @@ static int find_given(struct users *users, const char *tenant, struct arena *are
         if (strcmp(users->given[i].tenant, tenant) == 0)
             uid = users->given[i].uid;
     if (!uid)
-        rc = give(users, tenant, &uid, err);
+        rc = give_uid(users, tenant, &uid, err);
     else if (is_the_systems(uid)) /* since then */
         rc = error_set(err, E_FAILED_PRECONDITION,
                        "uid %u, which was made for tenant %s, is now a user's or group's of this "
@@ -331,7 +331,8 @@ static int share_one(struct users *users, const struct users_options *options, s
     return 0;
 }
 
-static int choose(struct users *users, const struct users_options *options, struct error *err)
+static int choose_source(struct users *users, const struct users_options *options,
+                         struct error *err)
 {
     if (options->user && (options->table || options->uids))
         return error_set(err, E_INVALID_ARGUMENT,
@@ -361,7 +362,7 @@ int users_init(struct users *users, const struct users_options *options, const s
 {
     *users = (struct users){.disk = disk, .lacks = ""};
     users->dir = arena_strdup(&users->arena, options->dir);
-    int rc = users->dir ? choose(users, options, err)
+    int rc = users->dir ? choose_source(users, options, err)
                         : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for users");
     if (!rc && users->last)
         rc = read_given(users, err);

@@ -219,8 +219,8 @@ static int listen_rpc(struct coordinator *self, const struct coordinator_options
     return rc < 0 ? rc : api_rpc_new(self->server, self->service, &self->api, err);
 }
 
-static int start(struct coordinator *self, const struct coordinator_options *options,
-                 struct error *err)
+static int start_parts(struct coordinator *self, const struct coordinator_options *options,
+                       struct error *err)
 {
     self->driver.env = self->env;
     self->driver.loop = self->loop;
@@ -262,7 +262,7 @@ int coordinator_new(const struct coordinator_options *options, struct env *env, 
     self->loop = loop;
     self->store = store;
     (void)str_copy(self->pin, sizeof(self->pin), options->pin ? options->pin : "");
-    int rc = start(self, options, err);
+    int rc = start_parts(self, options, err);
     if (rc < 0)
         coordinator_free(self);
     else

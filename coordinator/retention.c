@@ -19,7 +19,7 @@ static void on_time(void *arg)
     retention->due = true;
 }
 
-static void again(struct retention *retention, int64_t in_ms)
+static void check_again_in(struct retention *retention, int64_t in_ms)
 {
     loop_timer_set(retention->loop, &retention->timer, loop_now_ms(retention->loop) + in_ms,
                    on_time, retention);
@@ -71,7 +71,7 @@ void retention_start(struct retention *retention)
     if (!retention->keep_ms)
         retention->keep_ms = (int64_t)RETENTION_KEEP_DAYS * DAY_MS;
     retention->clock_offset_ms = wall_ms(retention) - loop_now_ms(retention->loop);
-    again(retention, RETENTION_PAUSE_MS);
+    check_again_in(retention, RETENTION_PAUSE_MS);
 }
 
 void retention_fini(struct retention *retention)
@@ -82,7 +82,7 @@ void retention_fini(struct retention *retention)
     retention->names = NULL;
 }
 
-static bool lives(const struct job *job)
+static bool has_living_worker(const struct job *job)
 {
     for (int i = 0; i < job->workers_count; i++)
         if (job->workers[i].state != WORKER_EXITED)
@@ -91,7 +91,7 @@ static bool lives(const struct job *job)
 }
 
 /* A job that never started has no information: it is forgotten before those that ran. */
-static bool before(const struct job *a, const struct job *b)
+static bool ends_before(const struct job *a, const struct job *b)
 {
     if ((a->started_wall_ms == 0) != (b->started_wall_ms == 0))
         return a->started_wall_ms == 0;
@@ -106,10 +106,11 @@ static int ended_first(const struct cluster *cluster, const struct tenant *tenan
     int count = 0;
     for (const struct job *job = cluster_first_job(cluster); job && job != newest;
          job = cluster_next_job(cluster, job)) {
-        if (!job_state_ended(job->state) || (tenant && job->tenant != tenant) || lives(job))
+        if (!job_state_ended(job->state) || (tenant && job->tenant != tenant) ||
+            has_living_worker(job))
             continue;
         int at = count < max ? count++ : max;
-        for (; at > 0 && before(job, ret[at - 1]); at--)
+        for (; at > 0 && ends_before(job, ret[at - 1]); at--)
             if (at < max)
                 ret[at] = ret[at - 1];
         if (at < max)
@@ -157,7 +158,7 @@ static int add_aged(struct retention *retention, uint64_t *ret, int max)
  * not displace another's. Only if the cluster has too many in all, the tenant with the most loses
  * some. The order is by end, not by number: a job that ran for weeks beside thousands of short ones
  * is news when it ends. */
-static int choose(struct retention *retention, uint64_t *ret, int max)
+static int choose_jobs(struct retention *retention, uint64_t *ret, int max)
 {
     const struct cluster *cluster = retention->cluster;
     const struct tenant *largest = NULL;
@@ -192,8 +193,8 @@ static int forget_rows(struct retention *retention, struct job *const *jobs, int
 }
 
 /* On failure nothing was forgotten. */
-static int forget(struct retention *retention, const uint64_t *sequences, int count,
-                  struct error *err)
+static int forget_jobs(struct retention *retention, const uint64_t *sequences, int count,
+                       struct error *err)
 {
     struct job *jobs[RETENTION_BATCH];
     char id[JOB_ID_MAX + 1];
@@ -234,7 +235,7 @@ static void trim_output(struct retention *retention)
 }
 
 /* Measure what is kept of jobs from before this start, a batch in each pass. */
-static bool measure(struct retention *retention)
+static bool measure_batch(struct retention *retention)
 {
     const struct job *job = cluster_job_from(retention->cluster, retention->measured + 1);
     for (int i = 0; job && i < RETENTION_BATCH;
@@ -246,7 +247,7 @@ static bool measure(struct retention *retention)
 }
 
 /* Remove output of unknown jobs, which a crash left between a row and its files. */
-static bool sweep(struct retention *retention)
+static bool remove_stray_output(struct retention *retention)
 {
     char path[PATH_MAX];
     struct disk *disk = &retention->env->disk;
@@ -279,15 +280,15 @@ int retention_turn_end(struct retention *retention, struct cluster *cluster, str
     retention->due = false;
     retention->cluster = cluster;
     watch_clock(retention);
-    int count = choose(retention, sequences, RETENTION_BATCH);
-    int rc = forget(retention, sequences, count, err);
+    int count = choose_jobs(retention, sequences, RETENTION_BATCH);
+    int rc = forget_jobs(retention, sequences, count, err);
     if (rc < 0) {
-        again(retention, RETENTION_EVERY_MS);
+        check_again_in(retention, RETENTION_EVERY_MS);
         return rc;
     }
-    bool more = sweep(retention) || count == RETENTION_BATCH;
-    more = measure(retention) || more;
+    bool more = remove_stray_output(retention) || count == RETENTION_BATCH;
+    more = measure_batch(retention) || more;
     trim_output(retention);
-    again(retention, more ? RETENTION_PAUSE_MS : RETENTION_EVERY_MS);
+    check_again_in(retention, more ? RETENTION_PAUSE_MS : RETENTION_EVERY_MS);
     return 0;
 }

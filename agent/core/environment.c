@@ -39,7 +39,7 @@ static bool is_shell_name(const char *name)
     return true;
 }
 
-static void set(struct environment *env, const char *name, const char *value)
+static void set_variable(struct environment *env, const char *name, const char *value)
 {
     size_t length = strlen(name);
     const char *item = arena_printf(env->arena, "%s=%s", name, value);
@@ -63,14 +63,14 @@ static void set_number(struct environment *env, const char *name, uint64_t value
 {
     char text[NUMBER_TEXT_BYTES];
     (void)str_printf(text, sizeof(text), "%" PRIu64, value);
-    set(env, name, text);
+    set_variable(env, name, text);
 }
 
 /* Where set, under a name the other side knows. */
 static void set_if(struct environment *env, const char *name, const char *value)
 {
     if (value && value[0])
-        set(env, name, value);
+        set_variable(env, name, value);
 }
 
 static void set_inherited(struct environment *env, const char *const *inherited)
@@ -81,7 +81,7 @@ static void set_inherited(struct environment *env, const char *const *inherited)
             equals ? arena_strndup(env->arena, *inherited, (size_t)(equals - *inherited)) : NULL;
         /* launch records are JSON: what is not UTF-8 cannot be passed on */
         if (name && is_shell_name(name) && utf8_valid(equals + 1, strlen(equals + 1)))
-            set(env, name, equals + 1);
+            set_variable(env, name, equals + 1);
     }
 }
 
@@ -89,10 +89,10 @@ static void set_user(struct environment *env, const struct launch_user *user)
 {
     if (!user)
         return;
-    set(env, "HOME", user->home);
-    set(env, "USER", user->name);
-    set(env, "LOGNAME", user->name);
-    set(env, "SHELL", user->shell);
+    set_variable(env, "HOME", user->home);
+    set_variable(env, "USER", user->name);
+    set_variable(env, "LOGNAME", user->name);
+    set_variable(env, "SHELL", user->shell);
 }
 
 static void set_place(struct environment *env, const struct assignment *a)
@@ -106,12 +106,12 @@ static void set_place(struct environment *env, const struct assignment *a)
     set_number(env, "GROUP_WORLD_SIZE", a->node_count);
     set_number(env, "ROLE_RANK", a->rank);
     set_number(env, "ROLE_WORLD_SIZE", a->world);
-    set(env, "ROLE_NAME", "default");
-    set(env, "MASTER_ADDR", a->master_addr);
+    set_variable(env, "ROLE_NAME", "default");
+    set_variable(env, "MASTER_ADDR", a->master_addr);
     set_number(env, "MASTER_PORT", a->master_port);
     set_number(env, "TORCHELASTIC_RESTART_COUNT", a->restarts);
     set_number(env, "TORCHELASTIC_MAX_RESTARTS", a->restarts_max);
-    set(env, "TORCHELASTIC_RUN_ID", a->key.job);
+    set_variable(env, "TORCHELASTIC_RUN_ID", a->key.job);
 }
 
 static void set_devices(struct environment *env, const struct assignment *a,
@@ -120,7 +120,7 @@ static void set_devices(struct environment *env, const struct assignment *a,
     set_number(env, "OMP_NUM_THREADS", a->cpus >= 1 ? (uint64_t)a->cpus : 1);
     set_if(env, "MUSTER_CORES", facts->cores);
     if (!facts->gpus) {
-        set(env, "ACCELERATE_USE_CPU", "true");
+        set_variable(env, "ACCELERATE_USE_CPU", "true");
         return;
     }
     /* Indices differ from program to program and change when a GPU falls off the bus; UUIDs name
@@ -129,23 +129,23 @@ static void set_devices(struct environment *env, const struct assignment *a,
     for (uint32_t i = a->slot; i < a->slot + a->slots && i < facts->gpus_count && list; i++)
         list = arena_printf(env->arena, "%s%s%s", list, list[0] ? "," : "", facts->gpus[i]);
     if (list)
-        set(env, "CUDA_VISIBLE_DEVICES", list);
+        set_variable(env, "CUDA_VISIBLE_DEVICES", list);
     else
         env->failed = true;
-    set(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"); /* nvidia-smi's, where models differ */
+    set_variable(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"); /* nvidia-smi's, where models differ */
 }
 
 static void set_muster(struct environment *env, const struct assignment *a,
                        const struct environment_facts *facts)
 {
-    set(env, "MUSTER_JOB", a->key.job);
+    set_variable(env, "MUSTER_JOB", a->key.job);
     set_number(env, "MUSTER_UID", a->key.uid);
     set_number(env, "MUSTER_GENERATION", a->generation);
     set_number(env, "MUSTER_NODE_RANK", a->node_rank);
-    set(env, "MUSTER_WORKER_SOCKET", facts->socket);
+    set_variable(env, "MUSTER_WORKER_SOCKET", facts->socket);
     set_if(env, "MUSTER_RESUME_FROM", a->resume_from);
     if (a->checkpoint_dir[0]) {
-        set(env, "MUSTER_CHECKPOINT_DIR", a->checkpoint_dir);
+        set_variable(env, "MUSTER_CHECKPOINT_DIR", a->checkpoint_dir);
         set_if(env, "MUSTER_CHECKPOINT_EVERY", a->checkpoint_every);
         set_number(env, "MUSTER_CHECKPOINT_KEEP", a->checkpoint_keep);
     }
@@ -153,7 +153,7 @@ static void set_muster(struct environment *env, const struct assignment *a,
         char name[SETTING_ENV_MAX];
         /* The coordinator's checkpoint is newer than the job's initial one. */
         if (strcmp(a->training[i].name, "resume_from") != 0 || !a->resume_from[0])
-            set(env, setting_variable(a->training[i].name, name), a->training[i].value);
+            set_variable(env, setting_variable(a->training[i].name, name), a->training[i].value);
     }
 }
 
@@ -187,7 +187,7 @@ static void set_origin(struct environment *env, const struct assignment *a)
     for (int i = 0; i < a->env_count; i++)
         if (variable_setting(a->env[i].name) >= 0)
             list_name(env, &list, a->env[i].name);
-    set(env, "MUSTER_JOB_SETTINGS", list);
+    set_variable(env, "MUSTER_JOB_SETTINGS", list);
 }
 
 /* What Accelerate reads in place of its config file. */
@@ -199,7 +199,7 @@ static void set_accelerate(struct environment *env, const struct assignment *a, 
         given[i] = assignment_training(a, setting_rows[i].name);
     int count = accelerate_variables(given, a->world, gpus, variables);
     for (int i = 0; i < count; i++)
-        set(env, variables[i].name, variables[i].value);
+        set_variable(env, variables[i].name, variables[i].value);
 }
 
 static int set_job(struct environment *env, const struct assignment *a, struct error *err)
@@ -217,7 +217,7 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
             error_hint(err, "remove %s from env", name);
             return E_INVALID_ARGUMENT;
         }
-        set(env, name, a->env[i].value);
+        set_variable(env, name, a->env[i].value);
     }
     return 0;
 }
@@ -242,7 +242,7 @@ static void set_python(struct environment *env, const struct assignment *a)
     const char *longer =
         arena_printf(env->arena, "%s/bin%s%s", folder, path ? ":" : "", path ? path : "");
     if (longer)
-        set(env, "PATH", longer);
+        set_variable(env, "PATH", longer);
     else
         env->failed = true;
 }

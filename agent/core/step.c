@@ -145,7 +145,7 @@ static int64_t earlier_of(int64_t a, int64_t b)
 }
 
 /* Do what is due; returns when something is due next. */
-static int64_t keep_time(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
+static int64_t do_due(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
 {
     int64_t next_ms = INT64_MAX;
     for (struct agent_worker *w = core->workers; w; w = w->next) {
@@ -213,7 +213,7 @@ void agent_step(struct agent_core *core, const struct agent_event *event, struct
         break;
     }
     agent_desired_start(core, ret);
-    int64_t next_ms = keep_time(core, event->now_ms, ret);
+    int64_t next_ms = do_due(core, event->now_ms, ret);
     if (next_ms < INT64_MAX)
         agent_actions_add(ret, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
     agent_core_check(core);

@@ -25,7 +25,7 @@ struct nvml { /* entry points; all return 0 for success */
 
 static const char *const library_names[] = {"libnvidia-ml.so.1", "libnvidia-ml.so", NULL};
 
-static bool find(struct nvml *nvml, void *slot, const char *name)
+static bool find_symbol(struct nvml *nvml, void *slot, const char *name)
 {
     void *symbol = dlsym(nvml->library, name);
     memcpy(slot, &symbol, sizeof(symbol)); /* POSIX's way around data and function pointers */
@@ -40,14 +40,14 @@ static bool nvml_open(struct nvml *nvml, char why[NVML_WHY_BYTES])
         (void)str_copy(why, NVML_WHY_BYTES, "no NVML library");
         return false;
     }
-    bool found = find(nvml, &nvml->init, "nvmlInit_v2") &&
-                 find(nvml, &nvml->shutdown, "nvmlShutdown") &&
-                 find(nvml, &nvml->count, "nvmlDeviceGetCount_v2") &&
-                 find(nvml, &nvml->handle, "nvmlDeviceGetHandleByIndex_v2") &&
-                 find(nvml, &nvml->name, "nvmlDeviceGetName") &&
-                 find(nvml, &nvml->uuid, "nvmlDeviceGetUUID") &&
-                 find(nvml, &nvml->memory, "nvmlDeviceGetMemoryInfo");
-    (void)find(nvml, &nvml->minor, "nvmlDeviceGetMinorNumber");
+    bool found = find_symbol(nvml, &nvml->init, "nvmlInit_v2") &&
+                 find_symbol(nvml, &nvml->shutdown, "nvmlShutdown") &&
+                 find_symbol(nvml, &nvml->count, "nvmlDeviceGetCount_v2") &&
+                 find_symbol(nvml, &nvml->handle, "nvmlDeviceGetHandleByIndex_v2") &&
+                 find_symbol(nvml, &nvml->name, "nvmlDeviceGetName") &&
+                 find_symbol(nvml, &nvml->uuid, "nvmlDeviceGetUUID") &&
+                 find_symbol(nvml, &nvml->memory, "nvmlDeviceGetMemoryInfo");
+    (void)find_symbol(nvml, &nvml->minor, "nvmlDeviceGetMinorNumber");
     if (!found)
         (void)str_copy(why, NVML_WHY_BYTES, "this NVML library lacks an entry point");
     return found;

@@ -40,9 +40,9 @@ struct coordinator_link {
     char last_complaint[256];
 };
 
-static void act(void *arg);
+static void send_due(void *arg);
 
-static void complain(struct coordinator_link *link, const struct error *err)
+static void complain_once(struct coordinator_link *link, const struct error *err)
 {
     if (strncmp(link->last_complaint, err->text, sizeof(link->last_complaint) - 1) == 0)
         return;
@@ -50,7 +50,7 @@ static void complain(struct coordinator_link *link, const struct error *err)
     link->events.complaint(link->events.arg, err);
 }
 
-static void works(struct coordinator_link *link)
+static void end_complaint(struct coordinator_link *link)
 {
     if (!link->last_complaint[0])
         return;
@@ -66,17 +66,18 @@ static void act_later(struct coordinator_link *link)
     if (link->again_ms > LINK_AGAIN_MAX_MS)
         link->again_ms = LINK_AGAIN_MAX_MS;
     int64_t wait_ms = link->again_ms / 2 + (int64_t)(random % (uint32_t)link->again_ms);
-    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop) + wait_ms, act, link);
+    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop) + wait_ms, send_due,
+                   link);
 }
 
 static void act_now(struct coordinator_link *link)
 {
     link->again_ms = 0;
-    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop), act, link);
+    loop_timer_set(link->loop, &link->again_timer, loop_now_ms(link->loop), send_due, link);
 }
 
 /* Judge a failure of any call about this node; true if it was a verdict on us. */
-static bool judged(struct coordinator_link *link, const struct error *err)
+static bool end_if_refused(struct coordinator_link *link, const struct error *err)
 {
     if (err->code == E_ABORTED) {
         if (link->state != LINK_FENCED) {
@@ -102,9 +103,9 @@ static void take_refusal(struct coordinator_link *link, const struct error *err)
         link->events.refused(link->events.arg, err);
         return;
     }
-    complain(link, err);
+    complain_once(link, err);
     if (err->code == E_ABORTED)
-        (void)judged(link, err);
+        (void)end_if_refused(link, err);
     else
         act_later(link);
 }
@@ -130,11 +131,11 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
                                 &own)) {
         link->state = LINK_REGISTERING;
         link->accepted = was_accepted;
-        complain(link, &own);
+        complain_once(link, &own);
         act_later(link);
         return;
     }
-    works(link);
+    end_complaint(link);
     act_now(link);
 }
 
@@ -148,14 +149,15 @@ static void send_register(struct coordinator_link *link)
     link->events.fill_register(link->events.arg, &request);
     if (rpc_client_call(link->client, &muster__nodes__descriptor, "RegisterNode", &request.base,
                         &options, on_register, link, &err)) {
-        complain(link, &err);
+        complain_once(link, &err);
         act_later(link);
         return;
     }
     link->register_in_flight = true;
 }
 
-static bool hear(struct coordinator_link *link, uint64_t newest_event, int64_t restored_wall_ms)
+static bool check_history(struct coordinator_link *link, uint64_t newest_event,
+                          int64_t restored_wall_ms)
 {
     if (link->state != LINK_REGISTERED ||
         link->events.heard(link->events.arg, newest_event, restored_wall_ms))
@@ -191,7 +193,7 @@ static int take_desired(struct coordinator_link *link, const Muster__NodePollAns
 /* Version 0 asks for everything again, also for what is held. */
 static void ask_anew(struct coordinator_link *link, const struct error *why)
 {
-    complain(link, why);
+    complain_once(link, why);
     link->poll_version = 0;
     link->poll_incomplete = false;
     act_later(link);
@@ -231,14 +233,14 @@ static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *
         return;
     }
     if (err->code) {
-        if (judged(link, err))
+        if (end_if_refused(link, err))
             return;
-        complain(link, err);
+        complain_once(link, err);
         act_later(link);
         return;
     }
-    works(link);
-    if (hear(link, answer->event, answer->restored_wall_ms))
+    end_complaint(link);
+    if (check_history(link, answer->event, answer->restored_wall_ms))
         take_answer(link, answer);
 }
 
@@ -261,7 +263,7 @@ static void send_poll(struct coordinator_link *link)
                              &options, on_poll, link, &err);
     arena_fini(&arena);
     if (rc) {
-        complain(link, &err);
+        complain_once(link, &err);
         act_later(link);
         return;
     }
@@ -269,7 +271,7 @@ static void send_poll(struct coordinator_link *link)
 }
 
 /* Send what the state asks for and is not under way. */
-static void act(void *arg)
+static void send_due(void *arg)
 {
     struct coordinator_link *link = arg;
     switch (link->state) {
@@ -310,11 +312,11 @@ static void on_report(void *arg, const struct error *err, const ProtobufCMessage
         code = E_UNAVAILABLE;
     call.done(call.arg, call.sequence, code);
     if (!err->code) {
-        works(link);
-        (void)hear(link, answer->event, answer->restored_wall_ms);
+        end_complaint(link);
+        (void)check_history(link, answer->event, answer->restored_wall_ms);
     }
-    if (err->code && !judged(link, err))
-        complain(link, err);
+    if (err->code && !end_if_refused(link, err))
+        complain_once(link, err);
 }
 
 bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *report,
@@ -333,7 +335,7 @@ bool coordinator_link_report(struct coordinator_link *link, Muster__NodeReport *
     report->sequence = link->sequence + 1;
     if (rpc_client_call(link->client, &muster__nodes__descriptor, "Report", &report->base, &options,
                         on_report, call, &err)) {
-        complain(link, &err);
+        complain_once(link, &err);
         return false;
     }
     link->sequence++;

@@ -5,7 +5,7 @@
 #include "common/rpc/message.h"
 
 /* Values of secrets do not stay in memory that is free. */
-static void release(Muster__JobShared *shared)
+static void release_shared(Muster__JobShared *shared)
 {
     for (size_t i = 0; shared && i < shared->n_secrets; i++)
         explicit_bzero(shared->secrets[i]->value, strlen(shared->secrets[i]->value));
@@ -15,12 +15,12 @@ static void release(Muster__JobShared *shared)
 void held_fini(struct held *held)
 {
     for (struct map_entry *e = strmap_first(&held->jobs); e; e = map_next(e))
-        release(e->value);
+        release_shared(e->value);
     strmap_fini(&held->jobs);
 }
 
 /* Move from `from` what `to` lacks. */
-static void inherit(Muster__JobShared *to, Muster__JobShared *from)
+static void move_missing(Muster__JobShared *to, Muster__JobShared *from)
 {
     if (!to->spec) {
         to->spec = from->spec;
@@ -50,12 +50,12 @@ static bool take_one(struct held *held, const Muster__JobShared *told)
         return true;
     Muster__JobShared *copy = (Muster__JobShared *)rpc_message_copy(&told->base);
     if (!copy || strmap_set(&held->jobs, copy->job, copy, &old)) {
-        release(copy);
+        release_shared(copy);
         return false;
     }
     if (old)
-        inherit(copy, old);
-    release(old);
+        move_missing(copy, old);
+    release_shared(old);
     return true;
 }
 
@@ -85,7 +85,7 @@ void held_keep_only(struct held *held, const Muster__NodePollAnswer *answer)
         if (names(answer, shared->job))
             continue;
         strmap_remove(&held->jobs, shared->job);
-        release(shared);
+        release_shared(shared);
     }
 }
 

@@ -149,8 +149,8 @@ static void fill_members(struct assignment *a, const Muster__Membership *members
     a->members_count = (int)membership->n_members;
 }
 
-static int fill(struct assignment *a, const Muster__Assignment *m, const Muster__JobShared *shared,
-                struct error *err)
+static int fill_assignment(struct assignment *a, const Muster__Assignment *m,
+                           const Muster__JobShared *shared, struct error *err)
 {
     bool failed = false;
     if (m->master_port > UINT16_MAX || m->secret.len > sizeof(a->secret) ||
@@ -193,7 +193,7 @@ int wire_assignment(const Muster__Assignment *message, const Muster__JobShared *
     if (!rc && (!shared || !shared->spec))
         rc = error_set(err, E_INVALID_ARGUMENT, "job %s was sent without its spec", a->key.job);
     if (!rc)
-        rc = fill(a, message, shared, err);
+        rc = fill_assignment(a, message, shared, err);
     if (rc)
         assignment_release(a);
     else

@@ -61,7 +61,7 @@ static void on_leave(void *arg, void *caller)
     guest_leave(&socket->guests, caller);
 }
 
-static void fail(struct rpc_call *call, struct error *err)
+static void fail_call(struct rpc_call *call, struct error *err)
 {
     if (!err->code)
         err->code = E_INTERNAL;
@@ -80,8 +80,8 @@ static bool needs_present_generation(const struct rpc_call *call)
 }
 
 /* Identify the caller; answers the call itself if it is not allowed. */
-static bool admit(struct worker_socket *socket, struct rpc_call *call, const char *job,
-                  uint64_t uid, struct worker_key *ret)
+static bool admit_call(struct worker_socket *socket, struct rpc_call *call, const char *job,
+                       uint64_t uid, struct worker_key *ret)
 {
     struct error err = {0};
     struct worker_claim claim = {.token = rpc_call_token(call),
@@ -91,7 +91,7 @@ static bool admit(struct worker_socket *socket, struct rpc_call *call, const cha
     if (!rc)
         rc = socket->events.authorize(socket->events.arg, ret, &claim, &err);
     if (rc)
-        fail(call, &err);
+        fail_call(call, &err);
     return rc == 0;
 }
 
@@ -107,7 +107,7 @@ static void on_hello(void *arg, struct rpc_call *call)
     struct worker_socket *socket = arg;
     const Muster__WorkerHelloRequest *m = (const void *)rpc_call_request(call);
     struct agent_event event = {.kind = AGENT_EVENT_HELLO};
-    if (admit(socket, call, m->job, m->uid, &event.key))
+    if (admit_call(socket, call, m->job, m->uid, &event.key))
         deliver(socket, call, &event);
 }
 
@@ -118,7 +118,7 @@ static void on_join(void *arg, struct rpc_call *call)
     struct agent_event event = {
         .kind = AGENT_EVENT_JOIN,
         .join = {.generation = m->generation, .step = m->step, .endpoint = m->endpoint}};
-    if (!admit(socket, call, m->job, m->uid, &event.key))
+    if (!admit_call(socket, call, m->job, m->uid, &event.key))
         return;
     if (!m->generation || !m->endpoint[0] || strlen(m->endpoint) > ENDPOINT_MAX) {
         struct error err = {0};
@@ -126,7 +126,7 @@ static void on_join(void *arg, struct rpc_call *call)
                   "Join needs a generation and an endpoint of 1 to %d "
                   "bytes",
                   ENDPOINT_MAX);
-        fail(call, &err);
+        fail_call(call, &err);
         return;
     }
     deliver(socket, call, &event);
@@ -137,7 +137,7 @@ static void on_watch(void *arg, struct rpc_call *call)
     struct worker_socket *socket = arg;
     const Muster__WorkerWatchRequest *m = (const void *)rpc_call_request(call);
     struct agent_event event = {.kind = AGENT_EVENT_WATCH, .watch = {.generation = m->generation}};
-    if (admit(socket, call, m->job, m->uid, &event.key))
+    if (admit_call(socket, call, m->job, m->uid, &event.key))
         deliver(socket, call, &event);
 }
 
@@ -185,13 +185,13 @@ static void on_progress(void *arg, struct rpc_call *call)
     struct worker_wait wait;
     if (take_wait(m->wait, &wait))
         event.progress.wait = &wait;
-    if (!admit(socket, call, m->job, m->uid, &event.key))
+    if (!admit_call(socket, call, m->job, m->uid, &event.key))
         return;
     if (m->step > STEP_MAX || m->total_steps > STEP_MAX) {
         struct error err = {0};
         error_set(&err, E_INVALID_ARGUMENT, "step %llu of %llu: a step is at most %llu",
                   (unsigned long long)m->step, (unsigned long long)m->total_steps, STEP_MAX);
-        fail(call, &err);
+        fail_call(call, &err);
         return;
     }
     take_metrics(socket, m);
@@ -206,7 +206,7 @@ static void on_lost_peers(void *arg, struct rpc_call *call)
     struct agent_event event = {
         .kind = AGENT_EVENT_LOST_PEERS,
         .lost_peers = {.generation = m->generation, .ranks = m->ranks, .count = (int)count}};
-    if (admit(socket, call, m->job, m->uid, &event.key))
+    if (admit_call(socket, call, m->job, m->uid, &event.key))
         deliver(socket, call, &event);
 }
 
@@ -237,7 +237,7 @@ static void on_forwarded(void *arg, const struct error *err, const ProtobufCMess
     /* The worker does not need to know that the coordinator does not know this node yet. */
     if (told.code == E_NOT_FOUND)
         told.code = E_UNAVAILABLE;
-    fail(call, &told);
+    fail_call(call, &told);
 }
 
 static void forward(struct worker_socket *socket, struct rpc_call *call, const char *method,
@@ -270,7 +270,7 @@ static void forward(struct worker_socket *socket, struct rpc_call *call, const c
             forward_end(forward);
     }
     if (rc)
-        fail(call, &err);
+        fail_call(call, &err);
 }
 
 static void on_commit(void *arg, struct rpc_call *call)
@@ -278,7 +278,7 @@ static void on_commit(void *arg, struct rpc_call *call)
     struct worker_socket *socket = arg;
     const Muster__CommitCheckpointRequest *m = (const void *)rpc_call_request(call);
     struct worker_key key;
-    if (!admit(socket, call, m->job, m->uid, &key))
+    if (!admit_call(socket, call, m->job, m->uid, &key))
         return;
     Muster__CommitCheckpointRequest request = *m;
     request.node = socket->node;
@@ -291,7 +291,7 @@ static void on_board(void *arg, struct rpc_call *call)
     struct worker_socket *socket = arg;
     const Muster__BoardRequest *m = (const void *)rpc_call_request(call);
     struct worker_key key;
-    if (!admit(socket, call, m->job, m->uid, &key))
+    if (!admit_call(socket, call, m->job, m->uid, &key))
         return;
     Muster__BoardRequest request = *m;
     request.node = socket->node;

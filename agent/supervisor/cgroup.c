@@ -97,10 +97,10 @@ const char *cgroup_kind_name(enum cgroup_kind kind)
     return "none";
 }
 
-static bool refuse(struct cgroup_home *home, const char *fmt, ...)
+static bool set_reason(struct cgroup_home *home, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool refuse(struct cgroup_home *home, const char *fmt, ...)
+static bool set_reason(struct cgroup_home *home, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -125,24 +125,24 @@ static bool move_processes(struct cgroup_home *home, const char *parent, const c
     char child[CGROUP_PATH_MAX], text[TEXT_BYTES], pid[24], path[CGROUP_PATH_MAX];
     if (str_printf(child, sizeof(child), "%s/%s", parent, child_name) ||
         str_printf(path, sizeof(path), "%s/cgroup.procs", parent))
-        return refuse(home, "the path of %.150s is too long", parent);
+        return set_reason(home, "the path of %.150s is too long", parent);
     if (mkdir(child, 0755) && errno != EEXIST)
-        return refuse(home, "cannot make %.150s: %s", child, strerror(errno));
+        return set_reason(home, "cannot make %.150s: %s", child, strerror(errno));
     for (int round = 0; round < MOVE_ROUNDS_MAX; round++) {
         struct str rest, line;
         if (!read_text(path, text))
-            return refuse(home, "cannot read %.150s: %s", path, strerror(errno));
+            return set_reason(home, "cannot read %.150s: %s", path, strerror(errno));
         if (!text[0])
             return true;
         rest = str_of(text);
         while (str_next(&rest, '\n', &line)) {
             (void)str_printf(pid, sizeof(pid), "%.*s", (int)line.size, line.data);
             if (line.size > 0 && !write_file(child, "cgroup.procs", pid) && errno != ESRCH)
-                return refuse(home, "cannot move process %s to %.150s: %s", pid, child,
-                              strerror(errno));
+                return set_reason(home, "cannot move process %s to %.150s: %s", pid, child,
+                                  strerror(errno));
         }
     }
-    return refuse(home, "processes appear in %.150s faster than they can be moved", parent);
+    return set_reason(home, "processes appear in %.150s faster than they can be moved", parent);
 }
 
 static bool give_memory(const char *parent)
@@ -152,23 +152,23 @@ static bool give_memory(const char *parent)
 
 static bool refuse_errno(struct cgroup_home *home, const char *parent)
 {
-    return refuse(home, "%.150s does not delegate its memory controller: %s", parent,
-                  strerror(errno));
+    return set_reason(home, "%.150s does not delegate its memory controller: %s", parent,
+                      strerror(errno));
 }
 
 /* A cgroup delegated for this: by the shipped units, or by an administrator. */
 static bool find_wished(struct cgroup_home *home, const char *wish)
 {
     if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s%s", wish[0] == '/' ? "" : "/", wish))
-        return refuse(home, "the path %.150s is too long", wish);
+        return set_reason(home, "the path %.150s is too long", wish);
     if (access(home->path, F_OK))
-        return refuse(home, "there is no cgroup %.150s: does its unit run?", wish);
+        return set_reason(home, "there is no cgroup %.150s: does its unit run?", wish);
     if (!give_memory(home->path) &&
         (!move_processes(home, home->path, "holder") || !give_memory(home->path)))
         return home->why[0] ? false : refuse_errno(home, home->path);
     if (str_printf(home->shims, sizeof(home->shims), "%s/shims", home->path) ||
         (mkdir(home->shims, 0755) && errno != EEXIST))
-        return refuse(home, "cannot make %.150s/shims: %s", home->path, strerror(errno));
+        return set_reason(home, "cannot make %.150s/shims: %s", home->path, strerror(errno));
     return true;
 }
 
@@ -186,16 +186,17 @@ static bool find_own(struct cgroup_home *home)
         place[0] = '\0';
     }
     if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s", place))
-        return refuse(home, "the path of %.150s is too long", place);
+        return set_reason(home, "the path of %.150s is too long", place);
     if (give_memory(home->path))
         return true;
     if (errno != EBUSY)
         return refuse_errno(home, home->path);
     if (place[0] && !(str_ends(place, ".scope") && delegated(home->path)))
-        return refuse(home,
-                      "other processes live in %.120s, which is not delegated: use the units of "
-                      "deploy/systemd, or systemd-run --scope -p Delegate=yes",
-                      place);
+        return set_reason(
+            home,
+            "other processes live in %.120s, which is not delegated: use the units of "
+            "deploy/systemd, or systemd-run --scope -p Delegate=yes",
+            place);
     return move_processes(home, home->path, "agent") &&
            (give_memory(home->path) || refuse_errno(home, home->path));
 }
@@ -204,7 +205,7 @@ static bool find_v2(struct cgroup_home *home, const char *wish)
 {
     char controllers[TEXT_BYTES];
     if (!read_text(V2_ROOT "/cgroup.controllers", controllers) || !word_in(controllers, "memory"))
-        return refuse(home, "no cgroup hierarchy with a memory controller");
+        return set_reason(home, "no cgroup hierarchy with a memory controller");
     return strcmp(wish, "auto") == 0 ? find_own(home) : find_wished(home, wish);
 }
 
@@ -284,7 +285,7 @@ void cgroup_home_find(const char *wish, struct cgroup_home *ret)
 {
     struct cgroup_home home = {.kind = CGROUP_NONE};
     if (strcmp(wish, "off") == 0)
-        (void)refuse(&home, "switched off by --cgroup off");
+        (void)set_reason(&home, "switched off by --cgroup off");
     else if (find_v2(&home, wish))
         home.kind = CGROUP_V2;
     else if (find_v1(&home))

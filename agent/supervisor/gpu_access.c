@@ -31,7 +31,7 @@ bool gpu_access_allows(const struct launch_gpus *gpus, uint32_t major, uint32_t 
 
 static const uint8_t word_from_context = BPF_LDX | BPF_MEM | BPF_W;
 
-static struct bpf_insn load(size_t offset)
+static struct bpf_insn bpf_load(size_t offset)
 {
     return (struct bpf_insn){.code = word_from_context,
                              .dst_reg = BPF_REG_2,
@@ -39,7 +39,7 @@ static struct bpf_insn load(size_t offset)
                              .off = (int16_t)offset};
 }
 
-static struct bpf_insn jump(uint8_t condition, uint32_t number)
+static struct bpf_insn bpf_jump(uint8_t condition, uint32_t number)
 {
     return (struct bpf_insn){
         .code = BPF_JMP | condition | BPF_K, .dst_reg = BPF_REG_2, .imm = (int32_t)number};
@@ -49,16 +49,16 @@ static struct bpf_insn jump(uint8_t condition, uint32_t number)
 int gpu_access_program(const struct launch_gpus *gpus, struct bpf_insn ret[GPU_PROGRAM_MAX])
 {
     int count = 0;
-    ret[count++] = load(offsetof(struct bpf_cgroup_dev_ctx, access_type));
+    ret[count++] = bpf_load(offsetof(struct bpf_cgroup_dev_ctx, access_type));
     ret[count++] =
         (struct bpf_insn){.code = BPF_ALU | BPF_AND | BPF_K, .dst_reg = BPF_REG_2, .imm = 0xffff};
-    ret[count++] = jump(BPF_JNE, BPF_DEVCG_DEV_CHAR);
-    ret[count++] = load(offsetof(struct bpf_cgroup_dev_ctx, major));
-    ret[count++] = jump(BPF_JNE, gpus->major);
-    ret[count++] = load(offsetof(struct bpf_cgroup_dev_ctx, minor));
-    ret[count++] = jump(BPF_JGE, GPU_SHARED_FIRST);
+    ret[count++] = bpf_jump(BPF_JNE, BPF_DEVCG_DEV_CHAR);
+    ret[count++] = bpf_load(offsetof(struct bpf_cgroup_dev_ctx, major));
+    ret[count++] = bpf_jump(BPF_JNE, gpus->major);
+    ret[count++] = bpf_load(offsetof(struct bpf_cgroup_dev_ctx, minor));
+    ret[count++] = bpf_jump(BPF_JGE, GPU_SHARED_FIRST);
     for (int i = 0; i < gpus->count; i++)
-        ret[count++] = jump(BPF_JEQ, gpus->minors[i]);
+        ret[count++] = bpf_jump(BPF_JEQ, gpus->minors[i]);
     ret[count++] = (struct bpf_insn){.code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = 0};
     ret[count++] = (struct bpf_insn){.code = BPF_JMP | BPF_EXIT};
     int allow = count;

@@ -110,7 +110,7 @@ static void tell_stuck(struct run *run, const struct worker_stuck *stuck)
 }
 
 /* `files`: a new file may be in its directory, which a write to its output does not indicate. */
-static void look(struct run *run, bool files)
+static void look_at_run(struct run *run, bool files)
 {
     struct worker_stuck stuck = {0};
     struct launcher_events *events = &run->owner->events;
@@ -187,7 +187,7 @@ static void shim_gone(void *arg, int fd, uint32_t epoll_events)
     (void)fd;
     (void)epoll_events;
     (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
-    look(run, true);
+    look_at_run(run, true);
     if (run->worker.start_error[0] || rundir_read_exit(&run->dir, &exit, NULL) == 0)
         end_run(run, &exit);
     else
@@ -215,7 +215,7 @@ static void notified(void *arg, int fd, uint32_t epoll_events)
         if (run->dirty && !run->ended) {
             bool files = run->moved;
             run->dirty = run->moved = false;
-            look(run, files);
+            look_at_run(run, files);
         }
 }
 
@@ -229,7 +229,7 @@ static void look_at_all(void *arg)
             continue;
         again = again || run->watch < 0;
         if (run->dirty || run->watch < 0)
-            look(run, true);
+            look_at_run(run, true);
         run->dirty = run->moved = false;
     }
     if (again)
@@ -249,7 +249,7 @@ static int run_watch(struct run *run, struct error *err)
 
 /* struct launcher */
 
-static void keep(struct launcher_shim *shims, struct run *run)
+static void keep_run(struct launcher_shim *shims, struct run *run)
 {
     run->next = shims->runs;
     shims->runs = run;
@@ -272,7 +272,7 @@ static void adopt_one(struct launcher_shim *shims, const char *name)
         found.key = key;
         (void)str_copy(found.exit.text, sizeof(found.exit.text), err.text);
     }
-    keep(shims, run);
+    keep_run(shims, run);
     if (!run->ended && run->orphaned)
         orphan(run, run->orphaned);
     else if (!run->ended)
@@ -451,7 +451,7 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
     if (!rc)
         rc = run_watch(run, err);
     run->ended = rc != 0; /* kept, so that it can be forgotten */
-    keep(shims, run);
+    keep_run(shims, run);
     if (rc)
         run_gpus_keep(shims->runs, launch->key.job, &shims->namespaces);
     return rc;

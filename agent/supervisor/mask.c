@@ -54,7 +54,7 @@ void mask_stream_fini(struct mask_stream *stream)
 
 /* The longest pattern at the start of `text`, 0 if there is none. *ret_open: the text ends within a
  * longer one, which may follow. */
-static size_t match(const struct mask *mask, const char *text, size_t size, bool *ret_open)
+static size_t match_pattern(const struct mask *mask, const char *text, size_t size, bool *ret_open)
 {
     *ret_open = false;
     for (size_t i = 0; i < mask->count; i++) {
@@ -70,14 +70,16 @@ static size_t match(const struct mask *mask, const char *text, size_t size, bool
 }
 
 /* Everything that is certain; the rest is left in `stream`. */
-static void settle(const struct mask *mask, struct mask_stream *stream, bool ended, struct buf *out)
+static void write_certain(const struct mask *mask, struct mask_stream *stream, bool ended,
+                          struct buf *out)
 {
     const char *text = buf_cstr(&stream->held);
     size_t size = stream->held.size, at = 0, plain = 0;
     while (at < size) {
         bool open = false;
-        size_t found =
-            mask->first[(unsigned char)text[at]] ? match(mask, text + at, size - at, &open) : 0;
+        size_t found = mask->first[(unsigned char)text[at]]
+                           ? match_pattern(mask, text + at, size - at, &open)
+                           : 0;
         if (open && !ended)
             break;
         if (!found) {
@@ -103,11 +105,11 @@ void mask_take(const struct mask *mask, struct mask_stream *stream, const char *
     }
     buf_append(&stream->held, bytes, size);
     if (stream->held.size > 0)
-        settle(mask, stream, false, out);
+        write_certain(mask, stream, false, out);
 }
 
 void mask_flush(const struct mask *mask, struct mask_stream *stream, struct buf *out)
 {
     if (stream->held.size > 0)
-        settle(mask, stream, true, out);
+        write_certain(mask, stream, true, out);
 }

@@ -91,7 +91,7 @@ static bool hidepid_is_per_mount(void)
     return major > HIDEPID_MAJOR || (major == HIDEPID_MAJOR && minor >= HIDEPID_MINOR);
 }
 
-static void lack(struct namespaces *have, const char *what, const char *why)
+static void add_missing(struct namespaces *have, const char *what, const char *why)
 {
     size_t used = strlen(have->why);
     (void)str_printf(have->why + used, sizeof(have->why) - used, "%s%s (%s)",
@@ -125,18 +125,18 @@ void namespaces_find(const char *data, struct namespaces *ret)
     have.devices = have.mounts && !probe.devices;
     have.proc = have.mounts && !probe.proc && hidepid_is_per_mount();
     if (probe.mounts) {
-        lack(&have, "/tmp, /dev/shm, the list of processes", strerror(probe.mounts));
+        add_missing(&have, "/tmp, /dev/shm, the list of processes", strerror(probe.mounts));
     } else {
         if (!have.tmp)
-            lack(&have, "/tmp", probe.tmp ? strerror(probe.tmp) : "--data lies in it");
+            add_missing(&have, "/tmp", probe.tmp ? strerror(probe.tmp) : "--data lies in it");
         if (!have.shm)
-            lack(&have, "/dev/shm", probe.shm ? strerror(probe.shm) : "--data lies in it");
+            add_missing(&have, "/dev/shm", probe.shm ? strerror(probe.shm) : "--data lies in it");
         if (!have.proc)
-            lack(&have, "the list of processes",
-                 probe.proc ? strerror(probe.proc) : "Linux before 5.8");
+            add_missing(&have, "the list of processes",
+                        probe.proc ? strerror(probe.proc) : "Linux before 5.8");
     }
     if (probe.ipc)
-        lack(&have, "System V shared memory", strerror(probe.ipc));
+        add_missing(&have, "System V shared memory", strerror(probe.ipc));
     *ret = have;
 }
 

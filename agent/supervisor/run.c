@@ -190,7 +190,7 @@ uint64_t run_output_bytes(const struct run *run)
 }
 
 /* Lines, with their texts after them, in one allocation. */
-static struct output_line *allocate(size_t text_bytes, char **ret_texts)
+static struct output_line *allocate_lines(size_t text_bytes, char **ret_texts)
 {
     size_t lines_bytes = OUTPUT_BATCH_LINES_MAX * sizeof(struct output_line);
     struct output_line *lines = malloc(lines_bytes + text_bytes);
@@ -233,7 +233,7 @@ int run_read_output(struct run *run, size_t max_bytes, struct output_batch *ret,
     if (rc)
         return rc;
     char *bytes = malloc(chunk);
-    batch.lines = allocate(chunk + OUTPUT_RECORD_MAX_BYTES + OUTPUT_BATCH_LINES_MAX, &texts);
+    batch.lines = allocate_lines(chunk + OUTPUT_RECORD_MAX_BYTES + OUTPUT_BATCH_LINES_MAX, &texts);
     if (!bytes || !batch.lines) {
         free(bytes);
         free(batch.lines);

@@ -5,7 +5,7 @@
 
 #include "agent/supervisor/gpu_access.h"
 
-static void add(struct launch_gpus *into, const struct run *run, bool *first)
+static void add_run(struct launch_gpus *into, const struct run *run, bool *first)
 {
     if (*first)
         *into = (struct launch_gpus){.major = run->gpus.major};
@@ -20,9 +20,9 @@ void run_gpus_of(const struct run *runs, const struct run *more, const char *job
     bool first = true;
     for (const struct run *run = runs; run; run = run->next)
         if (!run->ended && strcmp(run->key.job, job) == 0)
-            add(&gpus, run, &first);
+            add_run(&gpus, run, &first);
     if (more)
-        add(&gpus, more, &first);
+        add_run(&gpus, more, &first);
     *ret = gpus;
 }
 

@@ -252,7 +252,7 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
     return rc;
 }
 
-static int start(struct shim *shim, struct error *err)
+static int start_worker(struct shim *shim, struct error *err)
 {
     struct proc proc;
     struct run_worker record = {0};
@@ -410,7 +410,7 @@ static void supervise(struct shim *shim)
     }
 }
 
-static void describe(struct shim *shim, struct worker_exit *ret)
+static void describe_exit(struct shim *shim, struct worker_exit *ret)
 {
     struct worker_exit exit = {.wall_ms = wall_ms(shim)};
     struct exit_circumstances circumstances = {
@@ -441,10 +441,10 @@ static void end_tree(struct shim *shim, struct worker_exit *exit)
     }
 }
 
-static int finish(struct shim *shim, struct error *err)
+static int record_end(struct shim *shim, struct error *err)
 {
     struct worker_exit exit;
-    describe(shim, &exit); /* at once: the time of the first failure is what people look for */
+    describe_exit(shim, &exit); /* at once: the time of the first failure is what people look for */
     end_tree(shim, &exit);
     drain(shim, true);
     output_last(&shim->output, exit.last_output);
@@ -461,10 +461,10 @@ static int shim_run(struct shim *shim, struct error *err)
         rc = claim(shim, err);
     if (rc)
         return rc;
-    if (start(shim, err))
+    if (start_worker(shim, err))
         return 0; /* recorded */
     supervise(shim);
-    return finish(shim, err);
+    return record_end(shim, err);
 }
 
 static const struct args_option options[] = {

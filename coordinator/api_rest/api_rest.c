@@ -193,7 +193,7 @@ static struct exchange *same_read(struct api_rest *api, const struct http_reques
 }
 
 /* A token that is about to expire must not be answered after that. */
-static bool lasts(struct api_rest *api, const char *token)
+static bool token_lasts(struct api_rest *api, const char *token)
 {
     const struct store_token *caller;
     const struct clock *clock = &api->env->clock;
@@ -210,7 +210,7 @@ static struct list *list_for(struct exchange *exchange, const char *token)
     if (exchange->streaming || !exchange->route->shared)
         return &api->exchanges;
     leader = same_read(api, exchange->request);
-    exchange->share = !leader && lasts(api, token);
+    exchange->share = !leader && token_lasts(api, token);
     return leader ? &leader->followers : &api->reads;
 }
 
@@ -538,7 +538,7 @@ static void handle(void *arg, struct http_request *request)
     }
 }
 
-static uint64_t whose(void *arg, const struct http_request *request)
+static uint64_t owner_of(void *arg, const struct http_request *request)
 {
     struct api_rest *api = arg;
     return visitor_whose(api->sessions, coordinator_service(api->coordinator), request);
@@ -559,7 +559,7 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     list_init(&api->reads);
     struct http_options http = {.address = options->address, .tls = options->tls};
     http.handler = handle;
-    http.whose = whose;
+    http.whose = owner_of;
     http.arg = api;
     int rc = sessions_new(env, options->data_dir, &api->sessions, err);
     if (rc == 0)

@@ -13,7 +13,7 @@
 
 enum { REQUEST_ARENA_MAX_BYTES = 256 << 10, STREAM_BLOCK_BYTES = 16 << 10 };
 
-static void release(struct http_request *request)
+static void release_request(struct http_request *request)
 {
     struct http *http = request->http;
     pthread_mutex_lock(&http->mutex);
@@ -33,7 +33,7 @@ static void release(struct http_request *request)
 }
 
 /* With the mutex held. */
-static void wake(struct http_request *request)
+static void wake_request(struct http_request *request)
 {
     if (request->suspended && !request->gone) {
         request->suspended = false;
@@ -106,7 +106,7 @@ static void handle(void *arg, struct list *turn)
     request->http->handler(request->http->arg, request);
 }
 
-static uint64_t whose(struct http_request *request)
+static uint64_t owner_of(struct http_request *request)
 {
     struct http *http = request->http;
     uint64_t owner = http->whose ? http->whose(http->arg, request) : 0, digest[2];
@@ -119,7 +119,7 @@ static uint64_t whose(struct http_request *request)
 static void handle_on_loop(void *arg)
 {
     struct http_request *request = arg;
-    fair_ready(&request->http->fair, whose(request), &request->turn);
+    fair_ready(&request->http->fair, owner_of(request), &request->turn);
 }
 
 static enum MHD_Result send_content(const struct http_request *request,
@@ -131,7 +131,7 @@ static enum MHD_Result send_content(const struct http_request *request,
 }
 
 /* Before the loop gets it: the request exceeds the limits of all routes. */
-static enum MHD_Result refuse(struct http_request *request, int status, const char *text)
+static enum MHD_Result refuse_request(struct http_request *request, int status, const char *text)
 {
     struct http_answer answer = {
         .status = status, .type = "application/json", .body = text, .size = strlen(text)};
@@ -182,7 +182,7 @@ static enum MHD_Result hand_over(struct http_request *request, const char *metho
     MHD_get_connection_values(request->connection, MHD_GET_ARGUMENT_KIND, add_query, request);
     MHD_get_connection_values(request->connection, MHD_HEADER_KIND, add_header, request);
     if (request->failed || !request->method || !request->path || strlen(path) > HTTP_PATH_MAX)
-        return refuse(request, MHD_HTTP_URI_TOO_LONG, too_long);
+        return refuse_request(request, MHD_HTTP_URI_TOO_LONG, too_long);
     pthread_mutex_lock(&http->mutex);
     bool closing = http->closing;
     if (!closing) {
@@ -231,7 +231,7 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         const char *fault = http_framing_fault(connection, &line, &status);
         request->begun = true;
         guard_request(&request->http->guard, request->connection, GUARD_BODY);
-        return fault ? refuse(request, status, fault) : MHD_YES;
+        return fault ? refuse_request(request, status, fault) : MHD_YES;
     }
     if (*ret_upload_size > 0) {
         request->received += *ret_upload_size;
@@ -253,7 +253,7 @@ static void gone_on_loop(void *arg)
     struct http_request *request = arg;
     if (request->on_gone)
         request->on_gone(request->on_gone_arg);
-    release(request);
+    release_request(request);
 }
 
 static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
@@ -275,7 +275,7 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
     if (tell)
         loop_post(http->loop, gone_on_loop, request); /* with our reference */
     else
-        release(request);
+        release_request(request);
 }
 
 static ssize_t read_stream(void *arg, uint64_t position, char *to, size_t max)
@@ -362,9 +362,9 @@ void http_reply_with(struct http_request *request, struct http_content *content,
         http_shared_put(&request->http->shared, request->key, request->epoch, content);
     pthread_mutex_lock(&request->http->mutex);
     request->content = content ? http_content_ref(content) : NULL; /* without one it is closed */
-    wake(request);
+    wake_request(request);
     pthread_mutex_unlock(&request->http->mutex);
-    release(request);
+    release_request(request);
 }
 
 void http_reply(struct http_request *request, const struct http_answer *answer)
@@ -384,7 +384,7 @@ void http_stream(struct http_request *request, const struct http_answer *answer,
     pthread_mutex_lock(&request->http->mutex);
     request->response = add_headers(response, answer);
     request->status = answer->status;
-    wake(request);
+    wake_request(request);
     pthread_mutex_unlock(&request->http->mutex);
 }
 
@@ -393,7 +393,7 @@ bool http_stream_write(struct http_request *request, const void *data, size_t si
     pthread_mutex_lock(&request->http->mutex);
     bool good = !request->gone && buf_append(&request->stream, data, size) == 0;
     if (good)
-        wake(request);
+        wake_request(request);
     pthread_mutex_unlock(&request->http->mutex);
     return good;
 }
@@ -403,9 +403,9 @@ void http_stream_end(struct http_request *request)
     request->on_gone = NULL;
     pthread_mutex_lock(&request->http->mutex);
     request->ended = true;
-    wake(request);
+    wake_request(request);
     pthread_mutex_unlock(&request->http->mutex);
-    release(request);
+    release_request(request);
 }
 
 bool http_stream_left(struct http_request *request)
@@ -432,11 +432,12 @@ static void silent(void *arg, const char *fmt, va_list ap)
     (void)ap;
 }
 
-static void sweep(void *arg)
+static void sweep_connections(void *arg)
 {
     struct http *http = arg;
     guard_sweep(&http->guard);
-    loop_timer_set(http->loop, &http->sweep, loop_now_ms(http->loop) + GUARD_SWEEP_MS, sweep, http);
+    loop_timer_set(http->loop, &http->sweep, loop_now_ms(http->loop) + GUARD_SWEEP_MS,
+                   sweep_connections, http);
 }
 
 static struct MHD_Daemon *listen_on(struct http *http, const struct http_address *address)
@@ -454,7 +455,7 @@ static struct MHD_Daemon *listen_on(struct http *http, const struct http_address
         MHD_OPTION_END);
 }
 
-static int start(struct http *http, const struct http_options *options, struct error *err)
+static int start_server(struct http *http, const struct http_options *options, struct error *err)
 {
     struct http_address address;
     const char *scheme = options->tls ? "https" : "http";
@@ -509,12 +510,12 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->refusals.max_bytes = SIZE_MAX;
     http->memory.max_bytes =
         options->unread_max_bytes ? options->unread_max_bytes : (size_t)HTTP_UNREAD_MAX_BYTES;
-    int rc = start(http, options, err);
+    int rc = start_server(http, options, err);
     if (rc < 0) {
         release_all(http);
         return rc;
     }
-    sweep(http);
+    sweep_connections(http);
     *ret = http;
     return 0;
 }
@@ -532,7 +533,7 @@ void http_free(struct http *http)
     http->closing = true;
     struct http_request *request;
     list_each(request, &http->requests, link)
-        wake(request);
+        wake_request(request);
     pthread_mutex_unlock(&http->mutex);
     loop_timer_cancel(http->loop, &http->sweep);
     fair_fini(&http->fair);
@@ -540,7 +541,7 @@ void http_free(struct http *http)
     while (!list_empty(&http->requests)) { /* what the loop thread held */
         request = list_first(&http->requests, struct http_request, link);
         request->references = 1;
-        release(request);
+        release_request(request);
     }
     release_all(http);
 }

@@ -106,7 +106,7 @@ struct http_content *http_content_ref(struct http_content *content)
     return content;
 }
 
-static void drop(struct MHD_Response *response)
+static void drop_response(struct MHD_Response *response)
 {
     if (response)
         MHD_destroy_response(response);
@@ -116,9 +116,9 @@ void http_content_unref(struct http_content *content)
 {
     if (!content || atomic_fetch_sub(&content->references, 1) > 1)
         return;
-    drop(content->plain);
-    drop(content->packed);
-    drop(content->unchanged);
+    drop_response(content->plain);
+    drop_response(content->packed);
+    drop_response(content->unchanged);
     free(content);
 }
 

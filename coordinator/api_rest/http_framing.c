@@ -33,7 +33,8 @@ static bool has_control(const char *text)
     return false;
 }
 
-static enum MHD_Result look(void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
+static enum MHD_Result check_field(void *arg, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
 {
     struct head *head = arg;
     (void)kind;
@@ -57,7 +58,7 @@ const char *http_framing_fault(struct MHD_Connection *connection, const struct h
                                int *ret_status)
 {
     struct head head = {.plain = true};
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, look, &head);
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, check_field, &head);
     *ret_status = MHD_HTTP_BAD_REQUEST;
     if (head.fields > HTTP_FIELDS_MAX) {
         *ret_status = MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE;

@@ -85,7 +85,7 @@ static void make_room(struct guard *guard)
     guard->evicted++;
 }
 
-static struct guarded *enter(struct guard *guard, int fd, const char *address)
+static struct guarded *add_connection(struct guard *guard, int fd, const char *address)
 {
     struct guarded *guarded = calloc(1, sizeof(*guarded));
     if (!guarded)
@@ -107,7 +107,7 @@ static struct guarded *enter(struct guard *guard, int fd, const char *address)
     return NULL;
 }
 
-static void leave(struct guard *guard, struct guarded *guarded)
+static void remove_connection(struct guard *guard, struct guarded *guarded)
 {
     pthread_mutex_lock(&guard->mutex);
     list_remove(&guarded->link);
@@ -151,7 +151,7 @@ void guard_on_connection(void *arg, struct MHD_Connection *connection, void **co
     char peer[INET6_ADDRSTRLEN];
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (*context)
-            leave(guard, *context);
+            remove_connection(guard, *context);
         *context = NULL;
         return;
     }
@@ -159,7 +159,7 @@ void guard_on_connection(void *arg, struct MHD_Connection *connection, void **co
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     guard_peer(connection, peer);
-    *context = info ? enter(guard, info->connect_fd, peer) : NULL;
+    *context = info ? add_connection(guard, info->connect_fd, peer) : NULL;
     if (guard->tls && *context)
         start_tls(guard, *context, connection);
 }

@@ -23,7 +23,7 @@ void http_shared_fini(struct http_shared *shared)
 }
 
 /* Each part with its end, so that no two questions have the same bytes. */
-static void add(struct sha256 *sha, const char *text)
+static void hash_part(struct sha256 *sha, const char *text)
 {
     sha256_update(sha, text ? text : "", text ? strlen(text) + 1 : 0);
     sha256_update(sha, text ? "+" : "-", 1);
@@ -34,11 +34,11 @@ void http_shared_key(const struct http_shared_question *question, char ret[SHA25
     struct sha256 sha;
     uint8_t digest[SHA256_BYTES];
     sha256_init(&sha);
-    add(&sha, question->uri);
-    add(&sha, question->authorization);
-    add(&sha, question->cookie);
-    add(&sha, question->session);
-    add(&sha, question->host);
+    hash_part(&sha, question->uri);
+    hash_part(&sha, question->authorization);
+    hash_part(&sha, question->cookie);
+    hash_part(&sha, question->session);
+    hash_part(&sha, question->host);
     sha256_final(&sha, digest);
     sha256_hex(digest, ret);
 }

@@ -21,7 +21,7 @@ static const char *type_of(const char *name)
     return "application/octet-stream";
 }
 
-static const struct embedded_file *find(const char *path)
+static const struct embedded_file *find_file(const char *path)
 {
     const char *name = strcmp(path, "/") == 0 ? "index.html" : path + 1;
     if (strcmp(name, "chart.js") == 0)
@@ -38,8 +38,9 @@ static const char stay_with_tls[] = "max-age=86400";
 bool page_reply(struct http_request *request)
 {
     const char *method = http_method(request);
-    const struct embedded_file *file =
-        strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ? find(http_path(request)) : NULL;
+    const struct embedded_file *file = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0
+                                           ? find_file(http_path(request))
+                                           : NULL;
     if (!file)
         return false;
     struct http_answer answer = {

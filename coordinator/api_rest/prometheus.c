@@ -20,7 +20,7 @@ struct totals {
     uint64_t slots, slots_used;
 };
 
-static void count(const struct cluster *cluster, const char *tenant, struct totals *ret)
+static void count_jobs(const struct cluster *cluster, const char *tenant, struct totals *ret)
 {
     struct reason reason;
     for (const struct job *job = cluster_first_job(cluster); job;
@@ -50,15 +50,15 @@ static void count(const struct cluster *cluster, const char *tenant, struct tota
     }
 }
 
-static void head(struct buf *out, const char *name, const char *type, const char *help)
+static void write_head(struct buf *out, const char *name, const char *type, const char *help)
 {
     (void)buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void one(struct buf *out, const char *name, const char *type, const char *help,
-                uint64_t value)
+static void write_number(struct buf *out, const char *name, const char *type, const char *help,
+                         uint64_t value)
 {
-    head(out, name, type, help);
+    write_head(out, name, type, help);
     (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
@@ -66,43 +66,46 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
                       const char *tenant, struct buf *out)
 {
     struct totals totals = {0};
-    count(cluster, tenant, &totals);
-    head(out, "muster_jobs", "gauge", "Jobs by state.");
+    count_jobs(cluster, tenant, &totals);
+    write_head(out, "muster_jobs", "gauge", "Jobs by state.");
     for (int i = 0; i < JOB_STATE_COUNT; i++)
         (void)buf_printf(out, "muster_jobs{state=\"%s\"} %" PRIu64 "\n",
                          job_state_name((enum job_state)i), totals.jobs[i]);
-    head(out, "muster_nodes", "gauge", "Nodes by state.");
+    write_head(out, "muster_nodes", "gauge", "Nodes by state.");
     for (int i = 0; i < NODE_STATE_COUNT; i++)
         (void)buf_printf(out, "muster_nodes{state=\"%s\"} %" PRIu64 "\n",
                          node_state_name((enum node_state)i), totals.nodes[i]);
-    one(out, "muster_slots", "gauge", "Slots of ready nodes.", totals.slots);
-    one(out, "muster_slots_used", "gauge", "Slots of ready nodes in use.", totals.slots_used);
-    one(out, "muster_workers", "gauge", "Workers of jobs that have not ended.", totals.workers);
-    one(out, "muster_jobs_stalled", "gauge", "Running jobs with ranks that wait for others.",
-        totals.stalled);
-    one(out, "muster_restarts_total", "counter", "Restarts of jobs.", totals.restarts);
-    one(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
-        totals.recoveries);
+    write_number(out, "muster_slots", "gauge", "Slots of ready nodes.", totals.slots);
+    write_number(out, "muster_slots_used", "gauge", "Slots of ready nodes in use.",
+                 totals.slots_used);
+    write_number(out, "muster_workers", "gauge", "Workers of jobs that have not ended.",
+                 totals.workers);
+    write_number(out, "muster_jobs_stalled", "gauge",
+                 "Running jobs with ranks that wait for others.", totals.stalled);
+    write_number(out, "muster_restarts_total", "counter", "Restarts of jobs.", totals.restarts);
+    write_number(out, "muster_recoveries_total", "counter", "Generations formed after a failure.",
+                 totals.recoveries);
     if (tenant)
         return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
-    one(out, "muster_passes_total", "counter", "Passes over the queue.", cluster_passes(cluster));
-    one(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
-    one(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
-        stats->failures);
-    one(out, "muster_http_answers_shared_total", "counter",
-        "Requests answered as the same one before was, without a call.", stats->shared);
-    one(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
-        stats->open);
-    one(out, "muster_metrics_memory_bytes", "gauge", "Series of metrics held in memory.",
-        stats->metrics_memory_bytes);
-    head(out, "muster_limit", "gauge", "Limit of what callers may hold open.");
+    write_number(out, "muster_passes_total", "counter", "Passes over the queue.",
+                 cluster_passes(cluster));
+    write_number(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);
+    write_number(out, "muster_calls_failed_total", "counter", "Calls answered with an error.",
+                 stats->failures);
+    write_number(out, "muster_http_answers_shared_total", "counter",
+                 "Requests answered as the same one before was, without a call.", stats->shared);
+    write_number(out, "muster_calls_open", "gauge", "Calls not answered yet, long polls included.",
+                 stats->open);
+    write_number(out, "muster_metrics_memory_bytes", "gauge", "Series of metrics held in memory.",
+                 stats->metrics_memory_bytes);
+    write_head(out, "muster_limit", "gauge", "Limit of what callers may hold open.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         (void)buf_printf(out, "muster_limit{name=\"%s\"} %d\n", limit_name((enum limit)i),
                          limit_number((enum limit)i));
-    head(out, "muster_limit_refused_total", "counter", "What a limit turned away.");
+    write_head(out, "muster_limit_refused_total", "counter", "What a limit turned away.");
     for (int i = 0; i < LIMIT_COUNT; i++)
         (void)buf_printf(out, "muster_limit_refused_total{name=\"%s\"} %" PRIu64 "\n",
                          limit_name((enum limit)i), stats->refused[i]);
-    one(out, "muster_ready", "gauge", "1 while changes are accepted.", ready);
+    write_number(out, "muster_ready", "gauge", "1 while changes are accepted.", ready);
     return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
 }

@@ -45,7 +45,7 @@ static void on_gone(void *arg)
     stream->gone = true;
 }
 
-static void start(struct stream *stream)
+static void start_stream(struct stream *stream)
 {
     struct http_answer answer = {
         .status = 200,
@@ -97,7 +97,7 @@ static bool put_events(struct stream *stream, const Muster__ListEventsAnswer *an
     return true;
 }
 
-static bool put(struct stream *stream, const ProtobufCMessage *answer, struct buf *out)
+static bool put_message(struct stream *stream, const ProtobufCMessage *answer, struct buf *out)
 {
     switch (stream->route->stream) {
     case ROUTE_STREAM_JOB:
@@ -145,14 +145,14 @@ bool stream_answer(struct stream *stream, const struct error *err, const Protobu
         return false;
     }
     if (!stream->started)
-        start(stream);
+        start_stream(stream);
     bool more = false;
     struct buf out;
     buf_init(&out, HTTP_STREAM_BACKLOG_MAX_BYTES);
     if (err) {
         put_error(err, &out);
     } else {
-        more = put(stream, answer, &out);
+        more = put_message(stream, answer, &out);
         if (!more)
             (void)buf_str(&out, "event: end\ndata: {}\n\n");
     }

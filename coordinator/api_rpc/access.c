@@ -80,7 +80,7 @@ void access_free(struct access *access)
     free(access);
 }
 
-static struct entry *find(const struct access *access, const uint8_t hash[TOKEN_HASH_BYTES])
+static struct entry *find_token(const struct access *access, const uint8_t hash[TOKEN_HASH_BYTES])
 {
     char name[2 * TOKEN_HASH_BYTES + 1];
     hex_encode(hash, TOKEN_HASH_BYTES, name);
@@ -90,7 +90,7 @@ static struct entry *find(const struct access *access, const uint8_t hash[TOKEN_
 int access_put_token(struct access *access, const struct store_token *token, struct error *err)
 {
     char name[2 * TOKEN_HASH_BYTES + 1];
-    struct entry *entry = find(access, token->hash);
+    struct entry *entry = find_token(access, token->hash);
     if (!entry) {
         if (strmap_count(&access->tokens) >= STORE_TOKENS_MAX)
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tokens", STORE_TOKENS_MAX);
@@ -221,7 +221,7 @@ int access_identify(struct access *access, const char *plain, int64_t wall_ms,
         return rc;
     uint8_t hash[TOKEN_HASH_BYTES];
     token_hash(plain, hash);
-    struct entry *entry = find(access, hash);
+    struct entry *entry = find_token(access, hash);
     if (!entry)
         return error_set(err, E_UNAUTHENTICATED, "this token is not known here");
     if (!access_good(&entry->token, wall_ms))

@@ -31,8 +31,8 @@ struct api_rpc {
 };
 
 /* Answers to expired calls are dropped. */
-static void answered(void *arg, uint64_t tag, const struct error *err,
-                     const ProtobufCMessage *answer)
+static void answer_call(void *arg, uint64_t tag, const struct error *err,
+                        const ProtobufCMessage *answer)
 {
     struct api_rpc *api = arg;
     struct rpc_call *call = rpc_server_find(api->server, tag);
@@ -45,8 +45,8 @@ static void answered(void *arg, uint64_t tag, const struct error *err,
 }
 
 /* Classify an admitted caller; an agent's time belongs to its node. */
-static void judge(struct api_rpc *api, const struct rpc_knock *knock,
-                  const struct service_request *request)
+static void classify_caller(struct api_rpc *api, const struct rpc_knock *knock,
+                            const struct service_request *request)
 {
     uint64_t digest[2] = {0};
     bool agent = request->role == ACCESS_AGENT;
@@ -58,7 +58,8 @@ static void judge(struct api_rpc *api, const struct rpc_knock *knock,
 }
 
 /* Uses only the envelope: a stranger's payload is never unpacked. */
-static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, struct error *err)
+static int admit_call(void *arg, const struct rpc_knock *knock, void **ret_caller,
+                      struct error *err)
 {
     struct api_rpc *api = arg;
     const struct row *row = knock->arg;
@@ -85,11 +86,11 @@ static int admit(void *arg, const struct rpc_knock *knock, void **ret_caller, st
     if (rc == E_UNAUTHENTICATED)
         rpc_server_judge(api->server, knock->peer, NET_STRANGER, 0);
     else if (rc == 0 && request.caller)
-        judge(api, knock, &request);
+        classify_caller(api, knock, &request);
     return rc;
 }
 
-static void handle(void *arg, struct rpc_call *call)
+static void handle_call(void *arg, struct rpc_call *call)
 {
     const struct row *row = arg;
     char peer[NET_PEER_NAME_MAX] = "";
@@ -111,7 +112,7 @@ static void handle(void *arg, struct rpc_call *call)
         .peer_key = key,
         .carrier = "rpc",
         .peer_address = peer,
-        .answer = answered,
+        .answer = answer_call,
         .arg = row->api,
         .tag = rpc_call_id(call),
         .caller = caller,
@@ -121,7 +122,7 @@ static void handle(void *arg, struct rpc_call *call)
     service_start(row->api->service, &request);
 }
 
-static void gone(void *arg, uint64_t peer)
+static void peer_gone(void *arg, uint64_t peer)
 {
     struct api_rpc *api = arg;
     service_peer_gone(api->service, peer);
@@ -136,7 +137,7 @@ static int add_row(struct api_rpc *api, const struct service_method *method, str
     row->service = strcmp(method->service, "Nodes") == 0 ? &muster__nodes__descriptor
                                                          : &muster__coordinator__descriptor;
     row->method = protobuf_c_service_descriptor_get_method_by_name(row->service, method->name);
-    return rpc_server_add(api->server, row->service, method->name, handle, row, err);
+    return rpc_server_add(api->server, row->service, method->name, handle_call, row, err);
 }
 
 int api_rpc_new(struct rpc_server *server, struct service *service, struct api_rpc **ret,
@@ -154,8 +155,8 @@ int api_rpc_new(struct rpc_server *server, struct service *service, struct api_r
         free(api);
         return rc;
     }
-    rpc_server_on_gone(server, gone, api);
-    rpc_server_on_knock(server, admit, NULL, api);
+    rpc_server_on_gone(server, peer_gone, api);
+    rpc_server_on_knock(server, admit_call, NULL, api);
     *ret = api;
     return 0;
 }

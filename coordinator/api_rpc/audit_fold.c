@@ -22,7 +22,7 @@ int audit_folds_new(struct audit_folds **ret, struct error *err)
     return *ret ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-static void clear(struct audit_folds *folds)
+static void clear_folds(struct audit_folds *folds)
 {
     strmap_free_values(&folds->all);
     folds->strangers = 0;
@@ -31,7 +31,7 @@ static void clear(struct audit_folds *folds)
 void audit_folds_free(struct audit_folds *folds)
 {
     if (folds)
-        clear(folds);
+        clear_folds(folds);
     free(folds);
 }
 
@@ -40,7 +40,7 @@ static bool worked(const struct store_audit *entry)
     return strcmp(entry->result, "OK") == 0;
 }
 
-static bool trusted(const struct store_audit *entry)
+static bool is_trusted(const struct store_audit *entry)
 {
     return strcmp(entry->role, "admin") == 0 || strcmp(entry->role, "operator") == 0;
 }
@@ -64,7 +64,7 @@ static void key_of(const struct audit_folds *folds, const struct store_audit *en
 bool audit_fold(struct audit_folds *folds, const struct store_audit *entry)
 {
     char key[STORE_AUDIT_KEY_MAX];
-    if (worked(entry) && trusted(entry))
+    if (worked(entry) && is_trusted(entry))
         return false;
     key_of(folds, entry, key);
     struct fold *fold = strmap_get(&folds->all, key);
@@ -99,5 +99,5 @@ void audit_folds_flush(struct audit_folds *folds, int64_t wall_ms, store_audit_f
                          fold->seen - fold->free, fold->last.text);
         fn(arg, &entry);
     }
-    clear(folds);
+    clear_folds(folds);
 }

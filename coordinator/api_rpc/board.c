@@ -89,7 +89,8 @@ void board_free(struct board *board)
     free(board);
 }
 
-static struct generation *find(const struct board *board, const struct board_place *place)
+static struct generation *find_generation(const struct board *board,
+                                          const struct board_place *place)
 {
     struct notes *notes = strmap_get(&board->jobs, place->job);
     return notes ? map_get(&notes->generations, place->generation) : NULL;
@@ -125,7 +126,7 @@ static size_t entry_bytes(size_t key_size, size_t value_size)
 
 static size_t held_bytes(const struct board *board, const struct board_place *place)
 {
-    const struct generation *generation = find(board, place);
+    const struct generation *generation = find_generation(board, place);
     const struct entry *old = generation ? strmap_get(&generation->entries, place->key) : NULL;
     return old ? entry_bytes(strlen(place->key), old->size) : 0;
 }
@@ -175,7 +176,7 @@ int board_set(struct board *board, const struct board_place *place, const struct
 
 bool board_get(const struct board *board, const struct board_place *place, struct board_value *ret)
 {
-    const struct generation *generation = find(board, place);
+    const struct generation *generation = find_generation(board, place);
     const struct entry *entry = generation ? strmap_get(&generation->entries, place->key) : NULL;
     if (!entry)
         return false;

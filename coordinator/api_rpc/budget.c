@@ -146,8 +146,8 @@ int budget_refuse(struct budgets *budgets, enum limit limit, struct error *err)
     return limit_refuse(limit, err);
 }
 
-static int check(struct budgets *budgets, const struct budget *caller, const struct budget_ask *ask,
-                 struct error *err)
+static int check_limits(struct budgets *budgets, const struct budget *caller,
+                        const struct budget_ask *ask, struct error *err)
 {
     for (const struct budget *level = caller; level; level = level->above)
         if (level->open >= limit_number(level->limit))
@@ -166,7 +166,7 @@ int budget_check(struct budgets *budgets, const struct budget_ask *ask, struct e
     struct budget *caller = caller_of(budgets, ask, err);
     if (!caller)
         return E_RESOURCE_EXHAUSTED;
-    int rc = check(budgets, caller, ask, err);
+    int rc = check_limits(budgets, caller, ask, err);
     forget_idle(budgets, caller);
     return rc;
 }
@@ -176,7 +176,7 @@ struct budget *budget_open(struct budgets *budgets, const struct budget_ask *ask
     struct budget *caller = caller_of(budgets, ask, err);
     if (!caller)
         return NULL;
-    if (check(budgets, caller, ask, err) < 0) {
+    if (check_limits(budgets, caller, ask, err) < 0) {
         forget_idle(budgets, caller);
         return NULL;
     }

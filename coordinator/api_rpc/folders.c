@@ -18,7 +18,7 @@ static bool below_any(const char *path, const struct store_tenant *tenant)
     return false;
 }
 
-static bool climbs(const char *path)
+static bool leads_out(const char *path)
 {
     for (const char *at = path; *at; at += strspn(at, "/")) {
         size_t part = strcspn(at, "/");
@@ -30,8 +30,8 @@ static bool climbs(const char *path)
 }
 
 /* The owner of `path`; NULL if the tenant may use it. */
-static const char *whose(struct service *service, const struct store_tenant *tenant,
-                         const char *path)
+static const char *refused_because(struct service *service, const struct store_tenant *tenant,
+                                   const char *path)
 {
     if (below_any(path, tenant))
         return NULL;
@@ -44,10 +44,10 @@ static const char *whose(struct service *service, const struct store_tenant *ten
     return NULL;
 }
 
-static const char *whose_spec(struct service *service, const struct store_tenant *tenant,
-                              const struct spec *spec, const char *path)
+static const char *refused_to_job(struct service *service, const struct store_tenant *tenant,
+                                  const struct spec *spec, const char *path)
 {
-    const char *ret = whose(service, tenant, path);
+    const char *ret = refused_because(service, tenant, path);
     if (ret || below_any(path, tenant))
         return ret;
     const struct job *newest = cluster_first_in_folder(service_cluster(service), spec);
@@ -62,10 +62,10 @@ int folders_allow_job(struct service *service, const struct store_tenant *tenant
     char path[FOLDER_MAX];
     const char *dir = spec->checkpoint_dir, *why = NULL;
     bool placed = dir[0] == '/' || spec->workdir[0] == '/';
-    if (!placed && climbs(dir))
+    if (!placed && leads_out(dir))
         why = "leads out of the folder that the job starts in";
     else if (placed && dir[0] && folder_clean(spec->workdir, dir, path, sizeof(path)) == 0)
-        why = whose_spec(service, tenant, spec, path);
+        why = refused_to_job(service, tenant, spec, path);
     if (!why)
         return 0;
     error_set(err, E_PERMISSION_DENIED, "checkpoint.dir %.300s: %s", placed ? path : dir, why);
@@ -93,8 +93,8 @@ static bool below_own(const struct spec *spec, const char *path)
     if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof(dir)) < 0 ||
         folder_clean(spec->workdir, path, clean, sizeof(clean)) < 0)
         return false;
-    if (!placed && (climbs(path) || (path[0] == '/' && goes_through(clean, dir))))
-        return !climbs(path);
+    if (!placed && (leads_out(path) || (path[0] == '/' && goes_through(clean, dir))))
+        return !leads_out(path);
     return folder_below(clean, dir) && strcmp(clean, dir) != 0;
 }
 
@@ -109,9 +109,9 @@ int folders_allow_commit(struct service *service, const char *id, const char *pa
     if (spec && spec->checkpoint_dir[0])
         why = below_own(spec, path) ? NULL : "is not below its job's checkpoint.dir";
     else if (tenant && path[0] != '/' && spec->workdir[0] != '/')
-        why = climbs(path) ? "leads out of the folder that the job starts in" : NULL;
+        why = leads_out(path) ? "leads out of the folder that the job starts in" : NULL;
     else if (tenant && folder_clean(spec->workdir, path, clean, sizeof(clean)) == 0)
-        why = whose(service, tenant, clean);
+        why = refused_because(service, tenant, clean);
     if (!why)
         return 0;
     error_set(err, E_PERMISSION_DENIED, "checkpoint %.300s: %s", path, why);

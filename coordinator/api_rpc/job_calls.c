@@ -205,7 +205,7 @@ static bool state_known(const char *state)
     return false;
 }
 
-static bool listed(const struct job *job, const Muster__ListJobsRequest *message)
+static bool is_listed(const struct job *job, const Muster__ListJobsRequest *message)
 {
     if (*message->tenant && strcmp(message->tenant, job->spec->tenant) != 0)
         return false;
@@ -256,7 +256,7 @@ static bool list_page(struct service_call *call, const struct job *job, struct a
     const struct job *last = NULL;
     size_t size = 0;
     for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
-        if (!scope_sees_job(call, job) || !listed(job, message))
+        if (!scope_sees_job(call, job) || !is_listed(job, message))
             continue;
         if (ret->n_jobs == limit)
             return list_goes_on(last, arena, ret);

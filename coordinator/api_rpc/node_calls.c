@@ -22,7 +22,7 @@ enum {
     CLOCK_AHEAD_MAX_MS = 86400000,      /* of a worker's clock; one further ahead is wrong */
 };
 
-static void step(struct service *service, struct event *event)
+static void step_core(struct service *service, struct event *event)
 {
     service->options.host.step(service->options.host.self, event);
 }
@@ -125,7 +125,7 @@ void call_register_node(struct service *service, struct service_call *call,
             .request = call->id,
             .node_register = {.facts = facts, .workers = reports, .workers_count = count},
         };
-        step(service, &event);
+        step_core(service, &event);
         const struct node *node = cluster_node(service_cluster(service), facts->name);
         if (node && node->incarnation == facts->incarnation) {
             link_agent(service, request, facts->name, facts->incarnation);
@@ -267,7 +267,7 @@ void call_report(struct service *service, struct service_call *call,
                         .workers = reports,
                         .workers_count = count},
     };
-    step(service, &event);
+    step_core(service, &event);
     arena_fini(&arena);
 }
 
@@ -301,7 +301,7 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
     else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
              service_speaker(call, message->node, message->incarnation, &err)) {
         if (folders_allow_commit(service, message->job, message->checkpoint->path, &err) == 0)
-            step(service, &event);
+            step_core(service, &event);
         else
             service_refuse(call, &err);
         return;

@@ -44,7 +44,7 @@ static struct node_shown *shown_of(struct service *service, const char *name)
 }
 
 /* Number the nodes that differ from the previous list. False: memory is out. */
-static bool settle(struct service *service, Muster__Node *const *nodes, size_t count)
+static bool number_changes(struct service *service, Muster__Node *const *nodes, size_t count)
 {
     uint64_t next = service->nodes_version + 1;
     struct buf space;
@@ -100,7 +100,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     }
     if (whole) {
         wire_uses(cluster, answer.nodes, answer.n_nodes);
-        whole = settle(service, answer.nodes, answer.n_nodes);
+        whole = number_changes(service, answer.nodes, answer.n_nodes);
     }
     answer.version = service->nodes_version;
     answer.whole = !is_known(service, message->since);

@@ -129,7 +129,7 @@ static void count_all(struct glance *glance)
 }
 
 /* NULL: failure, or the list has reached its size. */
-static Muster__Job *show(struct glance *glance, const struct job *job, size_t *left)
+static Muster__Job *show_job(struct glance *glance, const struct job *job, size_t *left)
 {
     Muster__Job *ret = service_show_job(glance->call->service, &glance->arena, job, false);
     if (!ret || !scope_job(glance->call, &glance->arena, ret)) {
@@ -149,7 +149,7 @@ static Muster__Job **show_all(struct glance *glance, const struct job *const *li
     Muster__Job **ret = wire_pointers(&glance->arena, count);
     size_t shown = 0, left = LIST_BYTES;
     glance->failed |= !ret;
-    while (ret && shown < count && (ret[shown] = show(glance, list[shown], &left)))
+    while (ret && shown < count && (ret[shown] = show_job(glance, list[shown], &left)))
         shown++;
     *ret_shown = shown;
     return ret;
@@ -165,7 +165,7 @@ static bool add_place(struct glance *glance, const struct job *job, uint32_t num
     }
     muster__overview_answer__place__init(place);
     place->place = number;
-    place->job = show(glance, job, left);
+    place->job = show_job(glance, job, left);
     if (place->job)
         glance->answer.queue[glance->answer.n_queue++] = place;
     return place->job;

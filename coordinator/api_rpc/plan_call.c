@@ -19,7 +19,7 @@ struct question {
     struct spec *spec; /* with a reference, or NULL */
 };
 
-static int bad(struct error *err, const char *field, const char *what)
+static int bad_field(struct error *err, const char *field, const char *what)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s: %s", field, what);
     error_field(err, "%s", field);
@@ -37,11 +37,11 @@ static int check_counts(const Muster__PlanRequest *message, struct error *err)
                  {"add", message->n_add}};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (lists[i].count > WHAT_IF_MAX)
-            return bad(err, lists[i].field, "16 at most");
+            return bad_field(err, lists[i].field, "16 at most");
     if (message->spec && *message->job)
-        return bad(err, "job", "a plan is about this job or about a spec, not both");
+        return bad_field(err, "job", "a plan is about this job or about a spec, not both");
     if (message->nodes && !message->spec && !*message->job)
-        return bad(err, "nodes", "of which job?");
+        return bad_field(err, "nodes", "of which job?");
     return 0;
 }
 
@@ -72,7 +72,7 @@ static int take_nodes(struct question *question, struct error *err)
         if (!node)
             return err->code;
         if (message->add[i]->count < 1 || message->add[i]->count > WHAT_IF_ADDED_MAX)
-            return bad(err, "add.count", "1 to 512");
+            return bad_field(err, "add.count", "1 to 512");
         what_if->added[what_if->added_count++] =
             (struct more_nodes){.like = node, .count = (int)message->add[i]->count};
     }
@@ -135,7 +135,7 @@ static int take_job(struct question *question, struct error *err)
     return question->message->nodes ? take_spec(question, *service_spec(service, job), err) : 0;
 }
 
-static int take(struct question *question, struct error *err)
+static int check_question(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;
     int rc = check_counts(message, err);
@@ -229,7 +229,7 @@ static int64_t starts_wall_ms(const struct cluster *cluster, const struct foreca
     return cluster_wall(cluster) + forecast->starts_at_ms - cluster_now(cluster);
 }
 
-static void answer(struct question *question, const struct forecast *forecast)
+static void answer_forecast(struct question *question, const struct forecast *forecast)
 {
     struct service_call *call = question->call;
     Muster__PlanAnswer message = MUSTER__PLAN_ANSWER__INIT;
@@ -261,12 +261,12 @@ void call_plan(struct service *service, struct service_call *call, bool last_cha
     struct forecast *forecast = malloc(sizeof(*forecast));
     if (!forecast)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
-    else if (take(&question, &err) == 0)
+    else if (check_question(&question, &err) == 0)
         (void)scheduler_plan(service_cluster(service), &question.what_if, forecast, &err);
     if (err.code) {
         service_fail(call, &err);
     } else {
-        answer(&question, forecast);
+        answer_forecast(&question, forecast);
         forecast_fini(forecast);
     }
     spec_release(question.spec);

@@ -32,7 +32,7 @@ struct poll { /* an answer under construction */
     bool failed;
 };
 
-static Muster__Membership *membership(struct arena *arena, const struct assignment *from)
+static Muster__Membership *wire_membership(struct arena *arena, const struct assignment *from)
 {
     size_t world = (size_t)from->world;
     Muster__Membership *ret = arena_alloc(arena, sizeof(*ret));
@@ -59,7 +59,7 @@ static Muster__Membership *membership(struct arena *arena, const struct assignme
 }
 
 /* True if the part fits into this answer. The first one always does, however large. */
-static bool takes(struct poll *poll, const ProtobufCMessage *part)
+static bool fits_answer(struct poll *poll, const ProtobufCMessage *part)
 {
     size_t bytes = protobuf_c_message_get_packed_size(part);
     if (poll->shared_bytes > 0 && poll->shared_bytes + bytes > SHARED_MAX_BYTES) {
@@ -81,7 +81,7 @@ static bool share_secrets(struct poll *poll, const Muster__JobHeld *held,
     told.spec = NULL;
     if (!service_give_secrets(poll->service, spec, poll->arena, &told))
         return false;
-    if (takes(poll, &told.base)) {
+    if (fits_answer(poll, &told.base)) {
         told.spec = ret->spec;
         told.secrets_version = version;
         *ret = told;
@@ -105,7 +105,7 @@ static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
         if (strcmp(poll->held[i]->job, job->id) == 0)
             held = poll->held[i];
     Muster__JobSpec *spec = service_spec(poll->service, job);
-    if (!held && takes(poll, &spec->base))
+    if (!held && fits_answer(poll, &spec->base))
         ret->spec = spec;
     if (!share_secrets(poll, held, spec, ret))
         return NULL;
@@ -123,8 +123,8 @@ static bool share_membership(struct poll *poll, const struct assignment *from,
     if (!from->published || shared->membership || poll->last_generation == generation ||
         from->world > MEMBERSHIP_MAX)
         return true;
-    Muster__Membership *told = membership(poll->arena, from);
-    if (told && takes(poll, &told->base))
+    Muster__Membership *told = wire_membership(poll->arena, from);
+    if (told && fits_answer(poll, &told->base))
         shared->membership = told;
     poll->last_generation = generation;
     return told;
@@ -156,7 +156,7 @@ static bool fill_group(struct poll *poll, const struct assignment *from, Muster_
     return true;
 }
 
-static Muster__Assignment *assignment(struct poll *poll, const struct assignment *from)
+static Muster__Assignment *wire_assignment(struct poll *poll, const struct assignment *from)
 {
     Muster__Assignment *ret = arena_alloc(poll->arena, sizeof(*ret));
     Muster__JobShared *shared = shared_of(poll, from->job);
@@ -187,7 +187,7 @@ static void add_assignment(void *arg, const struct assignment *from)
         poll->failed = true;
         return;
     }
-    Muster__Assignment *one = assignment(poll, from);
+    Muster__Assignment *one = wire_assignment(poll, from);
     poll->failed = !one;
     if (!one)
         return;

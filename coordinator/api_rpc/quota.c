@@ -98,8 +98,8 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
 }
 
 /* Refuse if `more` does not fit any more. */
-static int over(struct service *service, const struct store_tenant *tenant, enum quota quota,
-                int64_t more, struct error *err)
+static int check_quota(struct service *service, const struct store_tenant *tenant, enum quota quota,
+                       int64_t more, struct error *err)
 {
     int64_t limit = quota_limit(&tenant->quotas, quota);
     int64_t used = quota_used(service, tenant, quota);
@@ -154,11 +154,11 @@ int quota_allows_job(struct service_call *call, const struct spec *spec, struct 
     if (rc == 0)
         rc = folders_allow_job(service, tenant, spec, err);
     if (rc == 0)
-        rc = over(service, tenant, QUOTA_WAITING_JOBS, 1, err);
+        rc = check_quota(service, tenant, QUOTA_WAITING_JOBS, 1, err);
     if (rc == 0)
-        rc = over(service, tenant, QUOTA_SPEC_BYTES, (int64_t)strlen(spec->json), err);
+        rc = check_quota(service, tenant, QUOTA_SPEC_BYTES, (int64_t)strlen(spec->json), err);
     if (rc == 0)
-        rc = over(service, tenant, QUOTA_SUBMITS_PER_MINUTE, 1, err);
+        rc = check_quota(service, tenant, QUOTA_SUBMITS_PER_MINUTE, 1, err);
     struct rate *rate = rc == 0 ? rate_of(service, tenant) : NULL;
     if (rate)
         rate->taken += 1;
@@ -198,11 +198,11 @@ struct metrics_job quota_metrics_of(struct service *service, const struct job *j
 int quota_allows_token(struct service *service, const char *tenant, struct error *err)
 {
     const struct store_tenant *known = access_tenant(service->access, tenant);
-    return known ? over(service, known, QUOTA_TOKENS, 1, err) : 0;
+    return known ? check_quota(service, known, QUOTA_TOKENS, 1, err) : 0;
 }
 
 int quota_allows_secret(struct service *service, const char *tenant, struct error *err)
 {
     const struct store_tenant *known = access_tenant(service->access, tenant);
-    return known ? over(service, known, QUOTA_SECRETS, 1, err) : 0;
+    return known ? check_quota(service, known, QUOTA_SECRETS, 1, err) : 0;
 }

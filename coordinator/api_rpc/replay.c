@@ -112,7 +112,7 @@ static int add_job(struct reading *reading, const struct store_past *past)
     return rc < 0 ? rc : wire_past_job(page, job, (Muster__JobSpec *)page->specs[at]);
 }
 
-static int compare(struct reading *reading, const struct store_past *past)
+static int compare_with_present(struct reading *reading, const struct store_past *past)
 {
     Muster__ReplayAnswer *answer = &reading->page->answer;
     if (!reading->newest)
@@ -127,7 +127,7 @@ static int compare(struct reading *reading, const struct store_past *past)
     return name ? 0 : E_RESOURCE_EXHAUSTED;
 }
 
-static void add(void *arg, const struct store_past *past)
+static void add_past(void *arg, const struct store_past *past)
 {
     static int (*const adders[])(struct reading *, const struct store_past *) = {
         [STORE_PAST_NODE] = add_node, [STORE_PAST_TENANT] = add_tenant, [STORE_PAST_JOB] = add_job};
@@ -140,7 +140,7 @@ static void add(void *arg, const struct store_past *past)
                          (unsigned long long)past->sequence);
     else
         (void)str_copy(reading->last, sizeof(reading->last), past->name);
-    reading->rc = compare(reading, past);
+    reading->rc = compare_with_present(reading, past);
     if (reading->rc == 0 && *past->document)
         reading->rc = adders[reading->query.kind](reading, past);
 }
@@ -182,7 +182,7 @@ static int read_page(struct store *store, struct reading *reading, struct error 
     answer->differing = wire_pointers(&page->arena, limit);
     if (!answer->nodes || !answer->tenants || !answer->jobs || !answer->differing)
         return E_RESOURCE_EXHAUSTED;
-    int rc = store->verbs->list_past(store, &reading->query, add, reading, err);
+    int rc = store->verbs->list_past(store, &reading->query, add_past, reading, err);
     if (rc == 0)
         rc = reading->rc;
     return rc < 0 ? rc : next_cursor(reading, answer);

@@ -8,7 +8,7 @@
 enum { PAIRS_KEPT_MAX = 20000, PAIR_BYTES = JOB_ID_MAX + NAME_LENGTH_MAX + 2 };
 enum had { HAD_UNKNOWN, HAD_NEVER, HAD_WORKER };
 
-static void remember(struct service *service, const char *pair, enum had had)
+static void remember_pair(struct service *service, const char *pair, enum had had)
 {
     if (strmap_count(&service->had) >= PAIRS_KEPT_MAX)
         strmap_fini(&service->had);
@@ -28,7 +28,7 @@ struct search {
     bool found;
 };
 
-static void look(void *arg, const struct store_event *event)
+static void note_event(void *arg, const struct store_event *event)
 {
     struct search *search = arg;
     search->found = search->found || strcmp(event->record.node, search->node) == 0;
@@ -40,7 +40,7 @@ static bool search_events(struct service *service, const struct job *job, const 
     struct store_events_query query = {
         .job = job->id, .limit = STORE_EVENTS_PAGE_MAX, .newest = true};
     struct store *store = service->options.store;
-    return store->verbs->list_events(store, &query, look, &search, NULL) == 0 && search.found;
+    return store->verbs->list_events(store, &query, note_event, &search, NULL) == 0 && search.found;
 }
 
 bool service_node_had(struct service *service, const struct job *job, const char *node)
@@ -54,7 +54,7 @@ bool service_node_had(struct service *service, const struct job *job, const char
     else if (known == HAD_UNKNOWN)
         had = search_events(service, job, node) ? HAD_WORKER : HAD_NEVER;
     if (had != known)
-        remember(service, pair, had);
+        remember_pair(service, pair, had);
     return had == HAD_WORKER;
 }
 

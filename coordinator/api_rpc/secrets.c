@@ -109,8 +109,8 @@ void secrets_free(struct secrets *secrets)
 }
 
 /* Takes ownership of `sealed`, also on failure. */
-static int put(struct secrets *secrets, const struct store_secret *facts, uint8_t *sealed,
-               struct error *err)
+static int put_secret(struct secrets *secrets, const struct store_secret *facts, uint8_t *sealed,
+                      struct error *err)
 {
     char key[KEY_MAX];
     key_of(facts->tenant, facts->name, key);
@@ -153,7 +153,7 @@ static void load_one(void *arg, const struct store_secret *stored)
     }
     if (stored->sealed_bytes)
         memcpy(sealed, stored->sealed, stored->sealed_bytes);
-    loading->rc = put(loading->secrets, stored, sealed, loading->err);
+    loading->rc = put_secret(loading->secrets, stored, sealed, loading->err);
 }
 
 int secrets_load(struct secrets *secrets, struct store *store, struct error *err)
@@ -292,7 +292,7 @@ int secrets_set(struct secrets *secrets, const struct secret_input *input, struc
         rc = add_key(secrets, err);
     if (rc == 0)
         rc = seal_value(secrets, &facts, &value, &sealed, err);
-    return rc < 0 ? rc : put(secrets, &facts, sealed, err);
+    return rc < 0 ? rc : put_secret(secrets, &facts, sealed, err);
 }
 
 bool secrets_remove(struct secrets *secrets, const char *tenant, const char *name)

@@ -164,8 +164,8 @@ static struct service_call *call_new(struct service *service, const struct servi
     return call;
 }
 
-static void refuse(struct service *service, const struct service_request *request,
-                   const struct error *err)
+static void refuse_request(struct service *service, const struct service_request *request,
+                           const struct error *err)
 {
     service->stats.failures++;
     request->answer(request->arg, request->tag, err, NULL);
@@ -178,17 +178,17 @@ void service_start(struct service *service, const struct service_request *asked)
     struct service_host *host = &service->options.host;
     service->stats.calls++;
     if (!request.admitted && service_admit(service, &request, 0, &err) < 0) {
-        refuse(service, asked, &err);
+        refuse_request(service, asked, &err);
         return;
     }
     const struct service_method *method = service_method(&request);
     if (method->change && !host->writable(host->self, &err)) {
-        refuse(service, asked, &err);
+        refuse_request(service, asked, &err);
         return;
     }
     struct service_call *call = call_new(service, method, &request, &err);
     if (!call)
-        refuse(service, asked, &err);
+        refuse_request(service, asked, &err);
     else if (method->change)
         method->change(service, call, &request);
     else

@@ -21,7 +21,7 @@ static void write_entry(void *arg, const struct store_audit *entry)
     service->options.host.write(service->options.host.self, &change);
 }
 
-static void minute_over(void *arg)
+static void flush_folds(void *arg)
 {
     struct service *service = arg;
     audit_folds_flush(service->audit_folds, service_wall_ms(service), write_entry, service);
@@ -30,15 +30,15 @@ static void minute_over(void *arg)
 void service_audit_flush(struct service *service)
 {
     loop_timer_cancel(service->options.loop, &service->audit_minute);
-    minute_over(service);
+    flush_folds(service);
 }
 
-static bool fold(struct service *service, const struct store_audit *entry)
+static bool fold_entry(struct service *service, const struct store_audit *entry)
 {
     bool folded = audit_fold(service->audit_folds, entry);
     if (audit_folds_any(service->audit_folds) && !loop_timer_armed(&service->audit_minute))
         loop_timer_set(service->options.loop, &service->audit_minute,
-                       service_now_ms(service) + AUDIT_FOLD_MS, minute_over, service);
+                       service_now_ms(service) + AUDIT_FOLD_MS, flush_folds, service);
     return folded;
 }
 
@@ -52,7 +52,7 @@ void service_audit_stranger(struct service *service, const struct service_strang
     keep_text(entry.method, sizeof(entry.method), stranger->method);
     (void)str_copy(entry.result, sizeof(entry.result), error_name(err->code));
     keep_text(entry.text, sizeof(entry.text), err->text);
-    if (!fold(service, &entry))
+    if (!fold_entry(service, &entry))
         write_entry(service, &entry);
 }
 
@@ -80,7 +80,7 @@ void service_audit_attempt(struct service *service, const struct store_token *ca
 {
     struct change change = {.kind = CHANGE_AUDIT};
     audit_of(service, caller, method, trace, err, &change.audit);
-    if (!fold(service, &change.audit))
+    if (!fold_entry(service, &change.audit))
         service->options.host.write(service->options.host.self, &change);
 }
 
@@ -118,7 +118,7 @@ void service_write_refusal(struct service_call *call, const struct error *err)
     struct change change = {.kind = CHANGE_AUDIT, .request = call->id};
     audit_of(service, call->caller, call->method, call->trace, err, &change.audit);
     call->trace->written = true;
-    change.folded = fold(service, &change.audit);
+    change.folded = fold_entry(service, &change.audit);
     service->options.host.write(service->options.host.self, &change);
 }
 
@@ -133,5 +133,5 @@ bool service_audit(struct service *service, const struct action *action, struct 
     bool says_ok = !action->error && call->method->agent_audited == AUDIT_REFUSED;
     audit_of(service, call->caller, call->method, call->trace, action->error, ret);
     call->trace->written = true;
-    return !says_ok && !fold(service, ret);
+    return !says_ok && !fold_entry(service, ret);
 }

@@ -370,7 +370,7 @@ static int start_rest(struct program *program, const struct args *args, struct e
 }
 
 /* This turn's remaining changes are committed at its end. */
-static void leave(struct program *program)
+static void leave_loop(struct program *program)
 {
     coordinator_stop(program->coordinator);
     loop_stop(program->loop);
@@ -383,7 +383,7 @@ static void await_halt(void *arg)
     int living = coordinator_living(program->coordinator);
     if (living == 0 || now_ms >= program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("living", living));
-        leave(program);
+        leave_loop(program);
         return;
     }
     loop_timer_set(program->loop, &program->halt_timer, now_ms + HALT_LOOK_MS, await_halt, program);
@@ -398,7 +398,7 @@ static void on_signal(void *arg, int fd, uint32_t events)
         return;
     if (!program->stop_jobs || program->halt_until_ms) {
         log_info(&program->log, "stopping", log_int("signal", info.ssi_signo));
-        leave(program);
+        leave_loop(program);
         return;
     }
     log_info(&program->log, "ending jobs before leaving",
@@ -432,7 +432,7 @@ static void raise_descriptors(void)
     }
 }
 
-static int start(struct program *program, const struct args *args, struct error *err)
+static int start_program(struct program *program, const struct args *args, struct error *err)
 {
     raise_descriptors();
     int rc = watch_signals(program, err);
@@ -476,7 +476,7 @@ static int start(struct program *program, const struct args *args, struct error 
 
 /* All acknowledged changes are on disk after each turn; only the store must be released. NNG's
  * threads end with the process. */
-static void stop(struct program *program)
+static void free_parts(struct program *program)
 {
     api_rest_free(program->rest);
     coordinator_free(program->coordinator);
@@ -484,7 +484,7 @@ static void stop(struct program *program)
     audit_sink_fini(&program->audit);
 }
 
-static int run(const struct args *args)
+static int run_coordinator(const struct args *args)
 {
     struct program *program = calloc(1, sizeof(*program));
     struct error err = {0};
@@ -492,10 +492,10 @@ static int run(const struct args *args)
         return EXIT_CANNOT_START;
     start_log(program, args);
     program->stop_jobs = args_flag(args, "stop-jobs");
-    if (start(program, args, &err) < 0) {
+    if (start_program(program, args, &err) < 0) {
         log_error(&program->log, err.text, log_str("code", error_name(err.code)),
                   log_str("hint", err.hint));
-        stop(program);
+        free_parts(program);
         return err.code == E_INVALID_ARGUMENT ? EXIT_BAD_USAGE : EXIT_CANNOT_START;
     }
     log_info(&program->log, "serving", log_str("rpc", program->rpc),
@@ -504,7 +504,7 @@ static int run(const struct args *args)
              log_str("cluster", coordinator_cluster_id(program->coordinator)),
              log_str("key", program->keys.pin), log_str("version", MUSTER_VERSION));
     loop_run(program->loop);
-    stop(program);
+    free_parts(program);
     return EXIT_OK;
 }
 
@@ -531,7 +531,7 @@ int coordinator_main(int argc, char **argv)
     if (args.help)
         print_help(&command);
     else
-        code = run(&args);
+        code = run_coordinator(&args);
     args_fini(&args);
     fflush(NULL);
     _exit(code); /* NNG 1.5.2 cannot be shut down while it is in use */

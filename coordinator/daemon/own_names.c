@@ -9,7 +9,7 @@
 #include "common/base/str.h"
 
 /* One place is for the certificate's own name, one ends the list. */
-static void add(struct own_names *names, const char *name)
+static void add_name(struct own_names *names, const char *name)
 {
     for (int i = 0; i < names->count; i++)
         if (strcmp(names->texts[i], name) == 0)
@@ -34,7 +34,7 @@ static void add_address(struct own_names *names, const struct sockaddr *address)
             bytes = six;
     }
     if (bytes && inet_ntop(address->sa_family, bytes, text, sizeof(text)))
-        add(names, text);
+        add_name(names, text);
 }
 
 static void add_interfaces(struct own_names *names)
@@ -52,15 +52,15 @@ void own_names_collect(const char *host, const char *const *more, struct own_nam
 {
     char own[TLS_NAME_MAX] = "";
     *ret = (struct own_names){0};
-    add(ret, "localhost");
-    add(ret, "127.0.0.1");
-    add(ret, "::1");
+    add_name(ret, "localhost");
+    add_name(ret, "127.0.0.1");
+    add_name(ret, "::1");
     (void)gethostname(own, sizeof(own) - 1);
-    add(ret, own);
+    add_name(ret, own);
     for (int i = 0; more[i]; i++)
-        add(ret, more[i]);
+        add_name(ret, more[i]);
     if (strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0)
         add_interfaces(ret);
     else
-        add(ret, host);
+        add_name(ret, host);
 }

@@ -11,7 +11,7 @@ static bool is_member(const struct group *group, const struct worker *worker)
     return group->generation != 0 && group_rank_of(group, worker->uid) >= 0;
 }
 
-static void clear(struct group *group)
+static void clear_group(struct group *group)
 {
     free(group->members);
     free(group->places);
@@ -43,12 +43,12 @@ static void step_over_worker(const struct job *job, struct worker *worker)
 static void step_over_groups(struct job *job)
 {
     bool begins = job->state == JOB_STARTING || job->state == JOB_REFORMING;
-    clear(&job->forming);
+    clear_group(&job->forming);
     if (job->current.joined)
         job->current.broken = true;
     if (!begins)
         return;
-    clear(&job->current);
+    clear_group(&job->current);
     job->state = JOB_RESTARTING;
 }
 

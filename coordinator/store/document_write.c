@@ -115,7 +115,8 @@ static int write_members(struct arena *arena, struct tree *map, const char *key,
     return tree_map_set(arena, map, key, list);
 }
 
-static int finish(struct arena *arena, struct tree *map, int rc, struct buf *out, struct error *err)
+static int finish_document(struct arena *arena, struct tree *map, int rc, struct buf *out,
+                           struct error *err)
 {
     if (!map || rc < 0)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "document is larger than %d bytes",
@@ -145,7 +146,7 @@ int document_write_job(const struct job *job, struct buf *out, struct error *err
             write_items(&arena, map,
                         &(struct items){"checkpoints", document_checkpoint_fields, job->checkpoints,
                                         sizeof(*job->checkpoints), job->checkpoints_count});
-    return finish(&arena, map, rc, out, err);
+    return finish_document(&arena, map, rc, out, err);
 }
 
 int document_write_node(const struct node *node, struct buf *out, struct error *err)
@@ -162,19 +163,21 @@ int document_write_node(const struct node *node, struct buf *out, struct error *
         rc = write_items(&arena, map,
                          &(struct items){"gpus", document_gpu_fields, node->gpus,
                                          sizeof(*node->gpus), node->gpus_count});
-    return finish(&arena, map, rc, out, err);
+    return finish_document(&arena, map, rc, out, err);
 }
 
 int document_write_tenant(const struct store_tenant *tenant, struct buf *out, struct error *err)
 {
     struct arena arena;
     arena_init(&arena, DOCUMENT_TREE_MAX_BYTES);
-    return finish(&arena, write_fields(&arena, document_tenant_fields, tenant), 0, out, err);
+    return finish_document(&arena, write_fields(&arena, document_tenant_fields, tenant), 0, out,
+                           err);
 }
 
 int document_write_reason(const struct reason *reason, struct buf *out, struct error *err)
 {
     struct arena arena;
     arena_init(&arena, DOCUMENT_TREE_MAX_BYTES);
-    return finish(&arena, write_fields(&arena, document_reason_fields, reason), 0, out, err);
+    return finish_document(&arena, write_fields(&arena, document_reason_fields, reason), 0, out,
+                           err);
 }

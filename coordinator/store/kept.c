@@ -74,7 +74,7 @@ bool kept_knows(const struct kept *kept, const char *job)
     return strmap_get(&kept->jobs, job);
 }
 
-static struct sum find(const struct strmap *sums, const char *name)
+static struct sum find_sum(const struct strmap *sums, const char *name)
 {
     const struct sum *sum = strmap_get(sums, name);
     return sum ? *sum : (struct sum){0};
@@ -82,22 +82,22 @@ static struct sum find(const struct strmap *sums, const char *name)
 
 int64_t kept_output_of(const struct kept *kept, const char *job)
 {
-    return find(&kept->jobs, job).output;
+    return find_sum(&kept->jobs, job).output;
 }
 
 int64_t kept_metrics_of(const struct kept *kept, const char *job)
 {
-    return find(&kept->jobs, job).metrics;
+    return find_sum(&kept->jobs, job).metrics;
 }
 
 int64_t kept_output(const struct kept *kept, const char *tenant)
 {
-    return find(&kept->tenants, tenant).output;
+    return find_sum(&kept->tenants, tenant).output;
 }
 
 int64_t kept_metrics(const struct kept *kept, const char *tenant)
 {
-    return find(&kept->tenants, tenant).metrics;
+    return find_sum(&kept->tenants, tenant).metrics;
 }
 
 uint64_t kept_measure(const struct disk *disk, const char *path, uint64_t max)

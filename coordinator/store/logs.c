@@ -111,7 +111,7 @@ static bool parse_record(const char *text, struct record *ret)
     return true;
 }
 
-static void note(struct job_log *log, uint64_t uid, uint64_t next)
+static void note_next(struct job_log *log, uint64_t uid, uint64_t next)
 {
     if ((uintptr_t)map_get(&log->next, uid) < next)
         (void)map_set(&log->next, uid, (void *)(uintptr_t)next, NULL);
@@ -123,9 +123,9 @@ static void note_line(struct job_log *log, const char *line)
     if (line[0] == '#' && line[1] == ' ') {
         const char *at = line + 2;
         uint64_t uid = number(&at);
-        note(log, uid, number(&at));
+        note_next(log, uid, number(&at));
     } else if (parse_record(line, &record)) {
-        note(log, record.uid, record.offset + 1);
+        note_next(log, record.uid, record.offset + 1);
     }
 }
 
@@ -156,7 +156,7 @@ static int scan_segment(struct logs *logs, const char *job, struct job_log *log,
     return rc;
 }
 
-static int load(struct logs *logs, const char *job, struct job_log *log, struct error *err)
+static int load_log(struct logs *logs, const char *job, struct job_log *log, struct error *err)
 {
     char dir[PATH_MAX], **names = NULL;
     int rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
@@ -191,7 +191,7 @@ static int open_job(struct logs *logs, const char *job, struct job_log **ret, st
         forget_all(logs);
     struct job_log *log = calloc(1, sizeof(*log));
     int rc =
-        log ? load(logs, job, log, err) : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
+        log ? load_log(logs, job, log, err) : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0 && strmap_set(&logs->jobs, job, log, NULL) < 0)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc < 0) {
@@ -320,7 +320,7 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
         rc = logs->disk.append_file(logs->disk.self, path, out.data, out.size, err);
     if (rc == 0) {
         log->end += out.size;
-        note(log, chunk->uid, chunk->offset + (uint64_t)chunk->count);
+        note_next(log, chunk->uid, chunk->offset + (uint64_t)chunk->count);
         if (chunk->last)
             (void)map_set(&log->whole, chunk->uid, log, NULL);
     } else if (strmap_remove(&logs->jobs, job)) {

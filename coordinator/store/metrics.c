@@ -151,7 +151,8 @@ static int path_of(const struct metrics *metrics, const char *job, char ret[PATH
     return str_printf(ret, PATH_MAX, "%s/%s.csv", metrics->dir, job);
 }
 
-static int load(struct metrics *metrics, const char *id, struct job_metrics *job, struct error *err)
+static int load_job(struct metrics *metrics, const char *id, struct job_metrics *job,
+                    struct error *err)
 {
     char path[PATH_MAX], *data;
     size_t size;
@@ -186,7 +187,7 @@ static void count_bytes(struct metrics *metrics, struct job_metrics *job)
     job->bytes = bytes;
 }
 
-static void touch(struct job_metrics *job)
+static void mark_used(struct job_metrics *job)
 {
     list_remove(&job->link);
     list_push_back(job->dropped ? &job->owner->dropped : &job->owner->whole, &job->link);
@@ -217,7 +218,7 @@ static bool take_least_used(struct metrics *metrics, struct owner *owner)
     for (struct map_entry *e = strmap_first(&whole->series); e; e = map_next(e))
         series_drop(e->value);
     whole->dropped = true;
-    touch(whole);
+    mark_used(whole);
     count_bytes(metrics, whole);
     return true;
 }
@@ -233,7 +234,7 @@ static struct owner *largest(const struct metrics *metrics)
 
 /* A tenant above its limit loses points of its own; if all together are above the limit, the tenant
  * with the most does. Points removed from memory are still in the file. */
-static void settle(struct metrics *metrics, const struct metrics_job *of_job)
+static void limit_memory(struct metrics *metrics, const struct metrics_job *of_job)
 {
     struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     struct owner *owner = job ? job->owner : NULL;
@@ -269,7 +270,7 @@ static int read_job(struct metrics *metrics, const struct metrics_job *of_job, s
     struct owner *owner = owner_of(metrics, of_job->tenant);
     struct job_metrics *job = owner ? calloc(1, sizeof(*job)) : NULL;
     int rc = job && str_copy(job->id, sizeof(job->id), of_job->id) == 0
-                 ? load(metrics, of_job->id, job, err)
+                 ? load_job(metrics, of_job->id, job, err)
                  : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (rc == 0 && strmap_set(&metrics->jobs, of_job->id, job, NULL) < 0)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
@@ -298,7 +299,7 @@ static int open_job(struct metrics *metrics, const struct metrics_job *of_job, b
     if (rc < 0)
         return rc;
     *ret = strmap_get(&metrics->jobs, of_job->id);
-    touch(*ret);
+    mark_used(*ret);
     return 0;
 }
 
@@ -332,8 +333,8 @@ static void thin_beyond(struct job_metrics *job, int count)
             series_thin(e->value);
 }
 
-static int rewrite(struct metrics *metrics, const char *path, struct job_metrics *job,
-                   size_t max_bytes, struct error *err)
+static int rewrite_file(struct metrics *metrics, const char *path, struct job_metrics *job,
+                        size_t max_bytes, struct error *err)
 {
     struct buf out;
     int points = METRICS_POINTS_MAX / 2;
@@ -380,7 +381,7 @@ static int write_anew(struct metrics *metrics, const struct metrics_job *of_job,
         if (rc == 0)
             rc = open_job(metrics, of_job, true, &job, err);
     }
-    return rc < 0 ? rc : rewrite(metrics, path, job, max_bytes, err);
+    return rc < 0 ? rc : rewrite_file(metrics, path, job, max_bytes, err);
 }
 
 static int write_samples(struct metrics *metrics, const struct metrics_job *of_job,
@@ -435,7 +436,7 @@ int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
         forget_job(metrics,
                    of_job->id); /* memory must not have what the file lost: repeats will arrive */
     else
-        settle(metrics, of_job);
+        limit_memory(metrics, of_job);
     return rc;
 }
 
@@ -456,8 +457,8 @@ int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
 }
 
 /* Evenly chosen among those after the step; the newest sample is always the last point. */
-static bool pick(const struct series *series, const struct metrics_query *query,
-                 struct arena *arena, struct metric_series *ret)
+static bool pick_points(const struct series *series, const struct metrics_query *query,
+                        struct arena *arena, struct metric_series *ret)
 {
     uint32_t max = query->max_points ? query->max_points : METRICS_READ_DEFAULT_POINTS;
     int first = 0;
@@ -508,11 +509,11 @@ int metrics_read(struct metrics *metrics, const struct metrics_job *of_job,
         if (!asked_for(query, e->name))
             continue;
         list[found].name = arena_strdup(arena, e->name);
-        if (!list[found].name || !pick(e->value, query, arena, &list[found]))
+        if (!list[found].name || !pick_points(e->value, query, arena, &list[found]))
             list = NULL;
         found++;
     }
-    settle(metrics, of_job);
+    limit_memory(metrics, of_job);
     if (!list)
         return error_set(err, E_RESOURCE_EXHAUSTED, "metrics of job %s: too many", of_job->id);
     *ret = list;

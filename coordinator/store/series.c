@@ -46,7 +46,7 @@ static bool has_room(struct series *series)
     return true;
 }
 
-static void keep(struct series *series)
+static void keep_last(struct series *series)
 {
     const struct metric_point *last = &series->last;
     if (series->count > 0 && last->step - series->points[series->count - 1].step < series->stride)
@@ -71,7 +71,7 @@ bool series_add(struct series *series, const struct metric_sample *sample)
     series->last = (struct metric_point){sample->step, sample->value, sample->wall_ms};
     series->has_last = true;
     if (!series->dropped)
-        keep(series);
+        keep_last(series);
     return true;
 }
 

@@ -41,7 +41,7 @@ static int sync_folder_of(const char *path, struct error *err)
 }
 
 /* Under its name only once it is whole and on disk; never over another file. */
-static int publish(const char *partial, const char *path, struct error *err)
+static int publish_backup(const char *partial, const char *path, struct error *err)
 {
     if (link(partial, path) < 0)
         return error_errno(err, errno, "%s", path);
@@ -96,7 +96,7 @@ int store_sqlite_backup_step(struct store *store, bool *ret_done, struct error *
     sqlite3_close(backup->to);
     backup->to = NULL;
     if (rc == 0)
-        rc = publish(backup->partial, backup->path, err);
+        rc = publish_backup(backup->partial, backup->path, err);
     *ret_done = rc == 0;
     store_sqlite_backup_end(store);
     return rc;
@@ -230,7 +230,7 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
     if (rc == 0)
         rc = store_mark_remove(data_dir, err);
     if (rc == 0)
-        rc = publish(partial, path, err);
+        rc = publish_backup(partial, path, err);
     data_dir_unlock(&lock);
     return rc;
 }

@@ -106,7 +106,7 @@ static int take_rows(struct loading *loading, struct batch *batch, struct error 
 }
 
 /* Again, for the sentence. */
-static int explain(const struct batch *batch, const struct row *row, struct error *err)
+static int explain_row(const struct batch *batch, const struct row *row, struct error *err)
 {
     struct job *job = calloc(1, sizeof(*job));
     int rc = E_RESOURCE_EXHAUSTED;
@@ -121,7 +121,7 @@ static int add_rows(struct loading *loading, struct batch *batch, struct error *
     int rc = 0;
     for (int i = 0; rc == 0 && i < batch->count; i++) {
         struct row *row = &batch->rows[i];
-        rc = row->rc < 0 ? explain(batch, row, err)
+        rc = row->rc < 0 ? explain_row(batch, row, err)
                          : cluster_add_job(loading->cluster, row->job, err);
         if (rc < 0)
             error_wrap(err, "stored job %s", row->job->id);

@@ -155,7 +155,8 @@ static int put_number(struct store_sqlite *self, const char *key, uint64_t value
 }
 
 /* All up to change `to` becomes one state: of each key the last change stays. */
-static int fold(struct store_sqlite *self, uint64_t from, const struct two *to, struct error *err)
+static int fold_range(struct store_sqlite *self, uint64_t from, const struct two *to,
+                      struct error *err)
 {
     static const enum statement both[] = {S_FOLD_HISTORY, S_FOLD_FORGOTTEN};
     int rc = 0;
@@ -187,5 +188,5 @@ int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct
     sqlite3_bind_int64(stmt, 3, (sqlite3_int64)last.b - kept_bytes);
     rc = read_two(self, stmt, &to, err);
     self->folds_on = rc == 0 && to.a == folded + CHANGES_MAX;
-    return rc < 0 || !to.a ? rc : fold(self, folded, &to, err);
+    return rc < 0 || !to.a ? rc : fold_range(self, folded, &to, err);
 }

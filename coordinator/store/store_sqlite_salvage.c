@@ -86,7 +86,7 @@ struct copy {
     int64_t first_lost, last_lost; /* numbers around the damage, of numbered tables */
 };
 
-static void count(struct copy *copy, bool kept)
+static void count_row(struct copy *copy, bool kept)
 {
     int *counter = !kept                                ? &copy->told->dropped
                    : strcmp(copy->table, "jobs") == 0   ? &copy->told->jobs
@@ -98,7 +98,7 @@ static void count(struct copy *copy, bool kept)
 static int put_row(struct copy *copy, sqlite3_stmt *row, struct error *err)
 {
     if (!good_row(copy->to, copy->table, row)) {
-        count(copy, false);
+        count_row(copy, false);
         return 0;
     }
     sqlite3_reset(copy->put);
@@ -107,13 +107,13 @@ static int put_row(struct copy *copy, sqlite3_stmt *row, struct error *err)
         sqlite3_bind_value(copy->put, i + 1, sqlite3_column_value(row, i));
     int step = sqlite3_step(copy->put);
     if ((step & 0xff) == SQLITE_CONSTRAINT) { /* damage that looks like a row */
-        count(copy, false);
+        count_row(copy, false);
         return 0;
     }
     if (step != SQLITE_DONE)
         return store_sqlite_error(copy->to, step, copy->table, err);
     if (sqlite3_changes(copy->to) > 0)
-        count(copy, true);
+        count_row(copy, true);
     return 0;
 }
 
