@@ -1,5 +1,5 @@
-/* The process types shared by agent/core and agent/supervisor: what the core asks of a launcher,
- * and what it gets back. Plain data without ownership, except where stated. */
+/* What the core asks of a launcher (agent/supervisor/launcher.h): all that a worker is started
+ * with. Plain data, borrowed for the call. */
 #ifndef AGENT_LAUNCH_H
 #define AGENT_LAUNCH_H
 
@@ -8,14 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/base/name.h"
+#include "agent/core/process.h"
 
 enum {
-    AGENT_TOKEN_MAX = 127,
-    AGENT_TOKENS_KEPT = 4,
-    AGENT_LAST_OUTPUT_MAX_BYTES = 2048,
-    AGENT_START_ERROR_MAX = 511,
-    AGENT_STUCK_PIDS_MAX = 16,
     AGENT_GROUPS_MAX = 64,
     AGENT_GPUS_MAX = 16,
 };
@@ -31,12 +26,6 @@ enum {
 
 /* The code for the error (common/base/error.h) that prevented the start. */
 int agent_start_code(int error_code);
-
-/* Identifies one worker for ever: a job never reuses a uid. */
-struct worker_key {
-    char job[JOB_ID_MAX + 1]; /* [A-Za-z0-9._-], never "." or ".." */
-    uint64_t uid;
-};
 
 struct launch_user { /* the user of a worker */
     uid_t uid;
@@ -82,49 +71,6 @@ struct launch {
     struct launch_gpus gpus;        /* of the worker: its job may open them, others may not */
     uint16_t master_port;           /* must be free if this node serves it; 0 = do not check */
     const char *master_addr;        /* the address on which it must be free */
-};
-
-/* How a process ended: proto Exit in the agent's types. */
-struct worker_exit {
-    int code;   /* meaningful when signal is 0 */
-    int signal; /* 0 if it exited by itself */
-    bool oom;   /* killed for memory, according to the cgroup */
-    bool lost;  /* its end was not observed */
-    int64_t wall_ms;
-    char text[256]; /* "killed by SIGKILL (out of memory: 2.0 GiB of 2.0 GiB)" */
-    char last_output[AGENT_LAST_OUTPUT_MAX_BYTES + 1];
-};
-
-/* Processes of a worker that SIGKILL did not end. The kernel keeps them (uninterruptible sleep in a
- * driver or a file system, a frozen cgroup) with their devices and memory. */
-struct worker_stuck {
-    int64_t pids[AGENT_STUCK_PIDS_MAX]; /* the first of them, ascending */
-    int count;                          /* 0 = none */
-    int64_t wall_ms;                    /* when this was recorded */
-    bool ended;                         /* the worker's first process has ended; `exit` has how */
-    struct worker_exit exit;
-};
-
-/* The agent's memory of a worker besides its process. An agent started later learns from it what
- * the worker was sent. Stored in the run directory by launcher.remember. */
-struct worker_memory {
-    bool aware;                 /* it has called Hello */
-    uint64_t generation;        /* newest it has joined, 0 = none */
-    uint64_t step, total_steps; /* at the last change of the fields above */
-    /* Tokens it may have, newest first, "" = none. It uses the old token until the answer with the
-     * new one has arrived. Secret: only the agent may read the file. */
-    char tokens[AGENT_TOKENS_KEPT][AGENT_TOKEN_MAX + 1];
-};
-
-/* A worker found in its run directory when the agent starts. */
-struct worker_found {
-    struct worker_key key;
-    uint64_t start_generation;
-    uint32_t rank; /* at its start */
-    int64_t pid;   /* of the worker; 0 if it never ran */
-    bool exited;
-    struct worker_exit exit; /* with exited */
-    struct worker_memory memory;
 };
 
 #endif
