@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/message.h"
+
 enum { POINTER_BYTES = sizeof(void *) };
 
 int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *err)
@@ -99,7 +101,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
     chunk->lines = arena_array(arena, count + 1, POINTER_BYTES);
     if (!chunk->lines)
         return NULL;
-    chunk->job = (char *)(uintptr_t)worker->key.job;
+    chunk->job = rpc_text(worker->key.job);
     chunk->uid = worker->key.uid;
     chunk->rank = batch->rank;
     chunk->generation = batch->generation;
@@ -112,7 +114,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
         lines[i].rank = batch->rank;
         lines[i].generation = batch->generation;
         lines[i].is_stderr = batch->lines[i].is_stderr;
-        lines[i].text = (char *)(uintptr_t)batch->lines[i].text;
+        lines[i].text = rpc_text(batch->lines[i].text);
         chunk->lines[i] = &lines[i];
     }
     return chunk;

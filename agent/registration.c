@@ -2,13 +2,9 @@
 
 #include <stdbool.h>
 
-enum { POINTER_BYTES = sizeof(void *) };
+#include "common/rpc/message.h"
 
-/* protobuf-c's members lack const, but they are not written to. */
-static char *text_of(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
+enum { POINTER_BYTES = sizeof(void *) };
 
 static bool fill_labels(const struct inventory *inventory, struct arena *arena,
                         Muster__RegisterNodeRequest *ret)
@@ -20,8 +16,8 @@ static bool fill_labels(const struct inventory *inventory, struct arena *arena,
         return false;
     for (size_t i = 0; i < count; i++) {
         muster__register_node_request__labels_entry__init(&all[i]);
-        all[i].key = text_of(inventory->labels[i].key);
-        all[i].value = text_of(inventory->labels[i].value);
+        all[i].key = rpc_text(inventory->labels[i].key);
+        all[i].value = rpc_text(inventory->labels[i].value);
         ret->labels[i] = &all[i];
     }
     ret->n_labels = count;
@@ -39,9 +35,9 @@ static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
     for (size_t i = 0; i < count; i++) {
         muster__gpu__init(&all[i]);
         all[i].index = (uint32_t)inventory->gpus[i].index;
-        all[i].model = text_of(inventory->gpus[i].model);
+        all[i].model = rpc_text(inventory->gpus[i].model);
         all[i].memory_bytes = inventory->gpus[i].memory_bytes;
-        all[i].uuid = text_of(inventory->gpus[i].uuid);
+        all[i].uuid = rpc_text(inventory->gpus[i].uuid);
         ret->gpus[i] = &all[i];
     }
     ret->n_gpus = count;
@@ -54,7 +50,7 @@ int registration_fill(const struct inventory *inventory, struct arena *arena,
     ret->slots = inventory->slots;
     ret->cpus = inventory->cpus;
     ret->memory_bytes = inventory->memory_bytes;
-    ret->unenforced = text_of(inventory->unenforced);
+    ret->unenforced = rpc_text(inventory->unenforced);
     return fill_labels(inventory, arena, ret) && fill_gpus(inventory, arena, ret)
                ? 0
                : E_RESOURCE_EXHAUSTED;

@@ -6,17 +6,12 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/rpc/message.h"
 #include "common/rpc/training.h"
 
 enum {
     POINTER_BYTES = sizeof(void *),
 };
-
-/* protobuf-c's members lack const, but they are not written to. */
-static char *unconst(const char *text)
-{
-    return (char *)(uintptr_t)text;
-}
 
 int wire_key(const char *job, uint64_t uid, struct worker_key *ret, struct error *err)
 {
@@ -227,10 +222,10 @@ static Muster__Exit *wire_exit(const struct worker_exit *exit, bool last_output,
     message->signal = exit->signal;
     message->oom = exit->oom;
     message->lost = exit->lost;
-    message->text = unconst(exit->text);
+    message->text = rpc_text(exit->text);
     message->wall_ms = exit->wall_ms;
     if (last_output)
-        message->last_output = unconst(exit->last_output);
+        message->last_output = rpc_text(exit->last_output);
     return message;
 }
 
@@ -240,8 +235,8 @@ static Muster__Wait *wire_wait(const struct worker_wait *wait, struct arena *are
     if (!message)
         return NULL;
     muster__wait__init(message);
-    message->communicator = unconst(wait->communicator);
-    message->operation = unconst(wait->operation);
+    message->communicator = rpc_text(wait->communicator);
+    message->operation = rpc_text(wait->operation);
     message->sequence = wait->sequence;
     message->bytes = wait->bytes;
     message->waited_ms = wait->waited_ms;
@@ -255,14 +250,14 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
                         Muster__WorkerStatus *ret)
 {
     muster__worker_status__init(ret);
-    ret->job = unconst(w->key.job);
+    ret->job = rpc_text(w->key.job);
     ret->uid = w->key.uid;
     ret->state = w->waits ? MUSTER__WORKER__STATE__assigned : wire_state(w->state);
     ret->pid = w->pid;
     ret->generation = w->memory.generation;
     ret->joining = w->joining;
     if (w->joining)
-        ret->endpoint = unconst(w->endpoint);
+        ret->endpoint = rpc_text(w->endpoint);
     ret->aware = w->memory.aware;
     ret->step = w->memory.step;
     ret->total_steps = w->memory.total_steps;
@@ -271,7 +266,7 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
         ret->lost_ranks = (uint32_t *)(uintptr_t)w->lost_ranks;
         ret->n_lost_ranks = (size_t)w->lost_ranks_count;
     }
-    ret->start_error = unconst(w->start_error);
+    ret->start_error = rpc_text(w->start_error);
     if (w->wait.waited_ms && !(ret->wait = wire_wait(&w->wait, arena)))
         return false;
     ret->stuck_pids = (int64_t *)(uintptr_t)w->stuck.pids;
@@ -319,9 +314,9 @@ Muster__Membership *wire_membership(const struct assignment *assignment, struct 
     for (size_t i = 0; i < count; i++) {
         muster__member__init(&all[i]);
         all[i].rank = assignment->members[i].rank;
-        all[i].endpoint = unconst(assignment->members[i].endpoint);
+        all[i].endpoint = rpc_text(assignment->members[i].endpoint);
         all[i].host = assignment->members[i].host;
-        all[i].node = unconst(assignment->members[i].node);
+        all[i].node = rpc_text(assignment->members[i].node);
         pointers[i] = &all[i];
     }
     return ret;

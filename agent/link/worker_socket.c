@@ -11,6 +11,7 @@
 #include "common/base/name.h"
 #include "common/base/str.h"
 #include "common/rpc/client.h"
+#include "common/rpc/message.h"
 #include "common/rpc/server.h"
 #include "proto/worker.pb-c.h"
 
@@ -325,8 +326,8 @@ static void answer_join(struct rpc_call *call, const struct agent_action *action
         answer.membership = wire_membership(a, &arena);
         answer.secret.data = (uint8_t *)(uintptr_t)a->secret;
         answer.secret.len = (size_t)a->secret_bytes;
-        answer.token = (char *)(uintptr_t)a->token;
-        answer.resume_from = (char *)(uintptr_t)a->resume_from;
+        answer.token = rpc_text(a->token);
+        answer.resume_from = rpc_text(a->resume_from);
     }
     rpc_call_answer(call, &answer.base);
     arena_fini(&arena);

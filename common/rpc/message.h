@@ -53,4 +53,10 @@ void rpc_message_free(void *message);
 /* The allocator of rpc_message_free, for code that builds messages to be freed with it. */
 void *rpc_message_alloc(size_t size);
 
+/* A text to set in a message that is only read: generated messages lack const. Borrowed. */
+static inline char *rpc_text(const char *text)
+{
+    return (char *)(uintptr_t)text;
+}
+
 #endif

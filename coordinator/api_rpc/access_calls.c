@@ -6,6 +6,7 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/env/env.h"
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/quota.h"
@@ -25,11 +26,6 @@ enum {
     WEIGHT_MAX = 1000, /* larger values from older versions stay valid */
 };
 
-static char *text(const char *from) /* generated messages lack const, but they are not written to */
-{
-    return (char *)(uintptr_t)from;
-}
-
 static void fail_too_large(struct service_call *call)
 {
     struct error err;
@@ -40,10 +36,10 @@ static void fail_too_large(struct service_call *call)
 static Muster__Token wire_token(const struct store_token *token)
 {
     Muster__Token ret = MUSTER__TOKEN__INIT;
-    ret.id = text(token->id);
-    ret.name = text(token->name);
-    ret.role = text(token->role);
-    ret.tenant = text(token->tenant);
+    ret.id = rpc_text(token->id);
+    ret.name = rpc_text(token->name);
+    ret.role = rpc_text(token->role);
+    ret.tenant = rpc_text(token->tenant);
     ret.created_wall_ms = token->created_wall_ms;
     ret.expires_wall_ms = token->expires_wall_ms;
     ret.revoked_wall_ms = token->revoked_wall_ms;
@@ -78,7 +74,7 @@ static bool add_prefixes(struct arena *arena, const struct store_tenant *tenant,
 static Muster__Tenant wire_tenant(struct service *service, const struct store_tenant *tenant)
 {
     Muster__Tenant ret = MUSTER__TENANT__INIT;
-    ret.name = text(tenant->name);
+    ret.name = rpc_text(tenant->name);
     ret.weight = (uint32_t)tenant->weight;
     ret.guaranteed_slots = (uint32_t)tenant->guaranteed_slots;
     ret.limit_slots = (uint32_t)tenant->limit_slots;
@@ -100,7 +96,7 @@ static bool add_quotas(struct service *service, struct arena *arena,
         return false;
     for (int i = 0; i < QUOTA_COUNT; i++) {
         muster__quota__init(&all[i]);
-        all[i].name = text(quota_name((enum quota)i));
+        all[i].name = rpc_text(quota_name((enum quota)i));
         all[i].limit = quota_limit(&tenant->quotas, (enum quota)i);
         all[i].used = quota_used(service, tenant, (enum quota)i);
         all[i].is_default = !tenant->quotas.set[i];

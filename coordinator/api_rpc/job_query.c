@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/scope.h"
 #include "coordinator/api_rpc/service_state.h"
@@ -82,7 +83,7 @@ int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, stru
     const char *wanted = *spec->tenant ? spec->tenant : "default";
     if (own && strcmp(wanted, "default") == 0)
         wanted = own;
-    spec->tenant = (char *)(uintptr_t)wanted;
+    spec->tenant = rpc_text(wanted);
     if (own && strcmp(wanted, own) != 0) {
         error_set(err, E_PERMISSION_DENIED, "this token submits jobs of tenant '%s' only", own);
         error_field(err, "tenant");

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/str.h"
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake_spec.h"
 #include "coordinator/api_rpc/job_query.h"
@@ -180,10 +182,10 @@ static bool wire_effects(struct service_call *call, struct arena *arena,
         const struct effect *from = &forecast->effects[i];
         bool seen = scope_sees_job(call, from->job);
         muster__plan_answer__effect__init(&effects[i]);
-        effects[i].job = (char *)(uintptr_t)(seen ? from->job->id : "");
-        effects[i].name = (char *)(uintptr_t)(seen ? from->job->spec->name : scope_others);
-        effects[i].effect = (char *)(uintptr_t)effect_name(from->kind);
-        effects[i].node = (char *)(uintptr_t)(from->node ? from->node->name : "");
+        effects[i].job = rpc_text(seen ? from->job->id : "");
+        effects[i].name = rpc_text(seen ? from->job->spec->name : scope_others);
+        effects[i].effect = rpc_text(effect_name(from->kind));
+        effects[i].node = rpc_text(from->node ? from->node->name : "");
         effects[i].gives_way = from->gives_way;
         ret->effects[ret->n_effects++] = &effects[i];
     }
@@ -243,7 +245,7 @@ static void answer_forecast(struct question *question, const struct forecast *fo
     bool whole = wire_nodes(&arena, forecast, &message) &&
                  wire_reasons(call, &arena, forecast, &message) &&
                  wire_effects(call, &arena, forecast, &message);
-    message.summary = whole ? (char *)(uintptr_t)summary(&arena, question, &message) : NULL;
+    message.summary = whole ? rpc_text(summary(&arena, question, &message)) : NULL;
     if (message.summary) {
         service_answer(call, &message.base);
     } else {

@@ -2,6 +2,7 @@
  * once, until the agent has it, so an answer stays small whatever a node runs. */
 #include <string.h>
 
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/node_calls.h"
@@ -50,8 +51,8 @@ static Muster__Membership *wire_membership(struct arena *arena, const struct ass
             return NULL;
         muster__member__init(&members[rank]);
         members[rank].rank = (uint32_t)rank;
-        members[rank].endpoint = (char *)(uintptr_t)worker->endpoint;
-        members[rank].node = (char *)(uintptr_t)worker->node;
+        members[rank].endpoint = rpc_text(worker->endpoint);
+        members[rank].node = rpc_text(worker->node);
         members[rank].host = (uint32_t)from->group->places[rank].node_rank;
         ret->members[ret->n_members++] = &members[rank];
     }
@@ -99,7 +100,7 @@ static Muster__JobShared *shared_of(struct poll *poll, const struct job *job)
     if (!ret)
         return NULL;
     muster__job_shared__init(ret);
-    ret->job = (char *)(uintptr_t)job->id;
+    ret->job = rpc_text(job->id);
     const Muster__JobHeld *held = NULL;
     for (size_t i = 0; i < poll->held_count && !held; i++)
         if (strcmp(poll->held[i]->job, job->id) == 0)
@@ -142,7 +143,7 @@ static bool fill_group(struct poll *poll, const struct assignment *from, Muster_
     ret->node_count = (uint32_t)from->node_count;
     const struct node *master = cluster_node(cluster, group->master_node);
     if (master)
-        ret->master_addr = (char *)(uintptr_t)master->address;
+        ret->master_addr = rpc_text(master->address);
     ret->master_port = (uint32_t)group->master_port;
     char *token = arena_alloc(poll->arena, WORKER_TOKEN_MAX);
     uint8_t *secret = arena_alloc(poll->arena, SECRET_BYTES);
@@ -163,7 +164,7 @@ static Muster__Assignment *wire_assignment(struct poll *poll, const struct assig
     if (!ret || !shared || !share_membership(poll, from, shared))
         return NULL;
     muster__assignment__init(ret);
-    ret->job = (char *)(uintptr_t)from->job->id;
+    ret->job = rpc_text(from->job->id);
     ret->uid = from->worker->uid;
     ret->stop = from->stop;
     ret->grace_ms = STOP_GRACE_MS;
@@ -174,7 +175,7 @@ static Muster__Assignment *wire_assignment(struct poll *poll, const struct assig
     ret->restarts = (uint32_t)from->job->restarts;
     const struct checkpoint *last = job_last_checkpoint(from->job);
     if (last)
-        ret->resume_from = (char *)(uintptr_t)last->path;
+        ret->resume_from = rpc_text(last->path);
     if (from->group->generation == 0)
         return ret;
     return fill_group(poll, from, ret) ? ret : NULL;

@@ -4,6 +4,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/name.h"
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/model/reason.h"
 
@@ -128,7 +129,7 @@ bool scope_job(const struct service_call *call, struct arena *arena, Muster__Job
     const struct cluster *cluster = service_cluster(call->service);
     const struct job *to = cluster_job(cluster, message->preempted_by);
     if (scope_tenant(call) && (!to || !scope_sees_job(call, to)))
-        message->preempted_by = (char *)(uintptr_t) "";
+        message->preempted_by = rpc_text("");
     return scope_reason(call, arena, message->reason);
 }
 
@@ -146,7 +147,7 @@ bool scope_node(const struct service_call *call, struct arena *arena, Muster__No
     for (size_t i = 0; i < node->n_uses; i++) {
         const struct job *job = cluster_job(service_cluster(call->service), node->uses[i]->job);
         if (!job || !scope_sees_job(call, job))
-            node->uses[i]->job = node->uses[i]->name = (char *)(uintptr_t) "";
+            node->uses[i]->job = node->uses[i]->name = rpc_text("");
     }
     return show_reason(call, arena, node->reason, true);
 }

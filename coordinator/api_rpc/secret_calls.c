@@ -5,6 +5,7 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/quota.h"
@@ -18,11 +19,6 @@
 
 enum { SECRET_JOBS_TOLD = 8 }; /* listed for each secret; others are counted */
 
-static char *text(const char *from) /* generated messages lack const, but they are not written to */
-{
-    return (char *)(uintptr_t)from;
-}
-
 static int bad_field(struct error *err, const char *field, const char *what)
 {
     error_set(err, E_INVALID_ARGUMENT, "%s: %s", field, what);
@@ -34,12 +30,12 @@ static void wire_secret(const struct secrets *secrets, const struct store_secret
                         Muster__Secret *ret)
 {
     muster__secret__init(ret);
-    ret->name = text(secret->name);
-    ret->tenant = text(secret->tenant);
+    ret->name = rpc_text(secret->name);
+    ret->tenant = rpc_text(secret->tenant);
     ret->created_wall_ms = secret->created_wall_ms;
-    ret->created_by = text(secret->created_by);
+    ret->created_by = rpc_text(secret->created_by);
     ret->changed_wall_ms = secret->changed_wall_ms;
-    ret->changed_by = text(secret->changed_by);
+    ret->changed_by = rpc_text(secret->changed_by);
     ret->used_wall_ms = secret->used_wall_ms;
     ret->lost = secrets_lost(secrets, secret);
 }
@@ -58,8 +54,8 @@ static bool note_job(struct arena *arena, const struct job *job, Muster__Secret 
     if (!use)
         return false;
     muster__secret__use__init(use);
-    use->job = text(job->id);
-    use->name = text(job->spec->name);
+    use->job = rpc_text(job->id);
+    use->name = rpc_text(job->spec->name);
     secret->jobs[secret->n_jobs++] = use;
     return true;
 }
@@ -304,6 +300,6 @@ void written_rekey(struct service *service, struct service_call *call)
     secrets_rekeyed(service->secrets);
     answer.sealed = call->trace->counts[0];
     answer.dropped = call->trace->counts[1];
-    answer.place = text(secrets_key_place(service->secrets));
+    answer.place = rpc_text(secrets_key_place(service->secrets));
     service_answer(call, &answer.base);
 }

@@ -2,6 +2,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/job_query.h"
 #include "coordinator/api_rpc/quota.h"
@@ -44,7 +45,7 @@ static bool wire_lines(struct arena *arena, const struct logs_page *page,
         lines[i].rank = from->rank;
         lines[i].generation = from->generation;
         lines[i].is_stderr = from->is_stderr;
-        lines[i].text = (char *)(uintptr_t)from->text;
+        lines[i].text = rpc_text(from->text);
         ret->lines[i] = &lines[i];
     }
     ret->n_lines = count;
@@ -134,7 +135,7 @@ static bool wire_series(struct arena *arena, const struct metric_series *from, i
         if (!series || !points)
             return false;
         muster__metric_series__init(series);
-        series->name = (char *)(uintptr_t)from[i].name;
+        series->name = rpc_text(from[i].name);
         series->points = wire_pointers(arena, (size_t)from[i].count);
         if (!series->points)
             return false;

@@ -3,13 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/rpc/message.h"
 #include "coordinator/core/step.h"
 #include "coordinator/model/reason.h"
-
-static char *text(const char *from) /* generated messages lack const, but they are not written to */
-{
-    return (char *)(uintptr_t)from;
-}
 
 bool wire_show_all(struct arena *arena, Muster__Reason *reason)
 {
@@ -29,12 +25,12 @@ Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason)
     if (!ret)
         return NULL;
     muster__reason__init(ret);
-    ret->kind = text(reason->kind);
-    ret->text = text(reason->text);
-    ret->node = text(reason->node);
+    ret->kind = rpc_text(reason->kind);
+    ret->text = rpc_text(reason->text);
+    ret->node = rpc_text(reason->node);
     ret->rank = reason->rank;
-    ret->hint = text(reason->hint);
-    ret->output = text(reason->output);
+    ret->hint = rpc_text(reason->hint);
+    ret->output = rpc_text(reason->output);
     return ret;
 }
 
@@ -45,7 +41,7 @@ Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint
         return NULL;
     muster__checkpoint__init(ret);
     ret->step = checkpoint->step;
-    ret->path = text(checkpoint->path);
+    ret->path = rpc_text(checkpoint->path);
     ret->generation = checkpoint->generation;
     ret->wall_ms = checkpoint->wall_ms;
     ret->size_bytes = (uint64_t)checkpoint->size_bytes;
@@ -63,9 +59,9 @@ static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info
     ret->signal = info->signal;
     ret->oom = info->oom;
     ret->lost = info->lost;
-    ret->text = text(info->text);
+    ret->text = rpc_text(info->text);
     ret->wall_ms = info->wall_ms;
-    ret->last_output = text(info->last_output);
+    ret->last_output = rpc_text(info->last_output);
     return ret;
 }
 
@@ -102,8 +98,8 @@ static Muster__Wait *wire_wait(struct arena *arena, const struct collective_wait
     if (!ret)
         return NULL;
     muster__wait__init(ret);
-    ret->communicator = text(wait->communicator);
-    ret->operation = text(wait->operation);
+    ret->communicator = rpc_text(wait->communicator);
+    ret->operation = rpc_text(wait->operation);
     ret->sequence = wait->sequence;
     ret->bytes = (uint64_t)wait->bytes;
     ret->waited_ms = (uint32_t)wait->waited_ms;
@@ -123,7 +119,7 @@ static Muster__Worker *wire_worker(struct arena *arena, const struct job *job,
     ret->uid = worker->uid;
     ret->rank = worker->rank < 0 ? 0 : (uint32_t)worker->rank;
     ret->local_rank = (uint32_t)worker->local_rank;
-    ret->node = text(worker->node);
+    ret->node = rpc_text(worker->node);
     ret->state = worker_state(job, worker);
     if (worker->pid > 0) {
         ret->pid_known_case = MUSTER__WORKER__PID_KNOWN_PID;
@@ -191,7 +187,7 @@ static bool wire_spares(struct arena *arena, const struct job *job, Muster__Job 
     for (int i = 0; ret->spares && i < job->workers_count; i++) {
         const struct worker *worker = &job->workers[i];
         if (worker->spare && worker->local_rank == 0 && worker->state != WORKER_EXITED)
-            ret->spares[ret->n_spares++] = text(worker->node);
+            ret->spares[ret->n_spares++] = rpc_text(worker->node);
     }
     return ret->spares;
 }
@@ -232,14 +228,14 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->generation = job->current.generation;
     ret->world = (uint32_t)job->current.world;
     ret->restarts = (uint32_t)job->restarts;
-    ret->user = text(job->user);
+    ret->user = rpc_text(job->user);
     ret->node_count = (uint32_t)job->current.nodes;
     ret->submitted_wall_ms = job->submitted_wall_ms;
     ret->started_wall_ms = job->started_wall_ms;
     ret->ended_wall_ms = job->ended_wall_ms;
     ret->version = job->version;
     ret->stalled_wall_ms = job->stalled_wall_ms;
-    ret->preempted_by = text(job->preempted_by);
+    ret->preempted_by = rpc_text(job->preempted_by);
     ret->preempted_wall_ms = job->preempted_wall_ms;
     ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;
     ret->recoveries = job->recoveries;
@@ -287,7 +283,7 @@ Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpe
     if (!ret)
         return NULL;
     muster__job__init(ret);
-    ret->id = text(job->id);
+    ret->id = rpc_text(job->id);
     ret->spec = job->nodes_max && spec ? scaled_spec(arena, job, spec) : spec;
     if (spec && !ret->spec)
         return NULL;
@@ -354,8 +350,8 @@ static bool wire_labels(struct arena *arena, const struct node *node, Muster__No
         return false;
     for (size_t i = 0; i < count; i++) {
         muster__node__labels_entry__init(&entries[i]);
-        entries[i].key = text(node->labels[i].key);
-        entries[i].value = text(node->labels[i].value);
+        entries[i].key = rpc_text(node->labels[i].key);
+        entries[i].value = rpc_text(node->labels[i].value);
         ret->labels[i] = &entries[i];
     }
     ret->n_labels = count;
@@ -372,8 +368,8 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
     for (size_t i = 0; i < count; i++) {
         muster__gpu__init(&gpus[i]);
         gpus[i].index = (uint32_t)node->gpus[i].index;
-        gpus[i].model = text(node->gpus[i].model);
-        gpus[i].uuid = text(node->gpus[i].uuid);
+        gpus[i].model = rpc_text(node->gpus[i].model);
+        gpus[i].uuid = rpc_text(node->gpus[i].uuid);
         gpus[i].memory_bytes = (uint64_t)node->gpus[i].memory_bytes;
         ret->gpus[i] = &gpus[i];
     }
@@ -392,8 +388,8 @@ static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster_
         const struct job *job = e->value;
         Muster__Node__Use *use = &uses[ret->n_uses];
         muster__node__use__init(use);
-        use->job = text(job->id);
-        use->name = text(job->spec->name);
+        use->job = rpc_text(job->id);
+        use->name = rpc_text(job->spec->name);
         ret->uses[ret->n_uses++] = use;
         ret->jobs[ret->n_jobs++] = use->job;
     }
@@ -406,18 +402,18 @@ Muster__Node *wire_node(struct arena *arena, const struct node *node)
     if (!ret)
         return NULL;
     muster__node__init(ret);
-    ret->name = text(node->name);
+    ret->name = rpc_text(node->name);
     ret->state = node_state(node->state);
     ret->reason = wire_reason(arena, &node->reason);
-    ret->address = text(node->address);
+    ret->address = rpc_text(node->address);
     ret->slots = (uint32_t)node->slots;
     ret->slots_used = (uint32_t)node->slots_used;
     ret->cpus = node->cpus_milli / 1000.0;
     ret->cpus_used = node->cpus_milli_used / 1000.0;
     ret->memory_bytes = (uint64_t)node->memory_bytes;
     ret->memory_used_bytes = (uint64_t)node->memory_bytes_used;
-    ret->version = text(node->version);
-    ret->unenforced = text(node->unenforced);
+    ret->version = rpc_text(node->version);
+    ret->unenforced = rpc_text(node->unenforced);
     ret->joined_wall_ms = node->joined_wall_ms;
     ret->seen_wall_ms = node->seen_wall_ms;
     bool whole = ret->reason && wire_labels(arena, node, ret) && wire_gpus(arena, node, ret) &&
@@ -465,12 +461,12 @@ Muster__Event *wire_event(struct arena *arena, const struct store_event *event)
     muster__event__init(ret);
     ret->seq = copy->seq;
     ret->wall_ms = copy->record.wall_ms;
-    ret->kind = text(copy->record.kind);
-    ret->job = text(copy->record.job);
-    ret->node = text(copy->record.node);
+    ret->kind = rpc_text(copy->record.kind);
+    ret->job = rpc_text(copy->record.job);
+    ret->node = rpc_text(copy->record.node);
     ret->generation = copy->record.generation;
-    ret->from = text(copy->record.from);
-    ret->to = text(copy->record.to);
+    ret->from = rpc_text(copy->record.from);
+    ret->to = rpc_text(copy->record.to);
     ret->reason = wire_reason(arena, &copy->record.reason);
     ret->world = (uint32_t)copy->record.world;
     return ret->reason ? ret : NULL;
