@@ -129,8 +129,8 @@ static void fill_register(void *arg, Muster__RegisterNodeRequest *request)
 static bool on_heard(void *arg, uint64_t newest_event, int64_t restored_wall_ms)
 {
     struct agent *agent = arg;
-    return membership_hear(&agent->membership, newest_event, restored_wall_ms,
-                           agent_core_first(agent->core), loop_now_ms(agent->loop));
+    return membership_check_events(&agent->membership, newest_event, restored_wall_ms,
+                                   agent_core_first(agent->core), loop_now_ms(agent->loop));
 }
 
 static int on_registered(void *arg, const Muster__RegisterNodeAnswer *answer, struct error *err)
@@ -230,7 +230,7 @@ static void on_metric(void *arg, const struct metric *metric)
 
 /* Life */
 
-static int take_options(struct agent *agent, const struct agent_options *o, struct error *err)
+static int copy_options(struct agent *agent, const struct agent_options *o, struct error *err)
 {
     int rc = place_check_name(o->name, err);
     if (rc)
@@ -340,7 +340,7 @@ int agent_new(const struct agent_options *options, struct env *env, struct loop 
     do
         env->rng.fill(env->rng.self, &agent->incarnation, sizeof(agent->incarnation));
     while (!agent->incarnation);
-    int rc = take_options(agent, options, err);
+    int rc = copy_options(agent, options, err);
     if (!rc)
         rc = outbox_init(&agent->outbox, launcher, err);
     if (!rc && !(agent->core = agent_core_new()))

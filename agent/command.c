@@ -189,7 +189,7 @@ struct program {
 };
 
 /* The coordinator's expected key, and this node's own. */
-static int take_identity(struct program *p, struct error *err)
+static int read_identity(struct program *p, struct error *err)
 {
     int rc = identity_open(p->dir, p->name, p->token, &p->identity, err);
     return rc ? rc
@@ -302,7 +302,7 @@ static int read_labels(struct program *p, struct error *err)
     return 0;
 }
 
-static int take_stock(struct program *p, struct error *err)
+static int read_inventory(struct program *p, struct error *err)
 {
     struct inventory *inventory = &p->options.inventory;
     int rc = inventory_read(inventory, err);
@@ -381,7 +381,7 @@ static void on_signal(void *arg, int fd, uint32_t epoll_events)
 }
 
 /* Before any thread exists, so that all of them leave signals to the loop. */
-static int take_signals(struct program *p, struct error *err)
+static int watch_signals(struct program *p, struct error *err)
 {
     sigset_t signals;
     sigemptyset(&signals);
@@ -520,18 +520,18 @@ static int build_agent(struct program *p, struct error *err)
 static int run_agent(struct program *p)
 {
     struct error err = {0};
-    int rc = take_signals(p, &err);
+    int rc = watch_signals(p, &err);
     if (!rc)
         rc = identity_read_token(args_text(&p->args, "token"), args_text(&p->args, "token-file"),
                                  p->token, &err);
     if (!rc)
         rc = read_ports(p, &err);
     if (!rc)
-        rc = take_stock(p, &err);
+        rc = read_inventory(p, &err);
     if (!rc)
         rc = find_place(p, &err);
     if (!rc)
-        rc = take_identity(p, &err);
+        rc = read_identity(p, &err);
     if (!rc)
         rc = find_home(p, &err);
     if (!rc)

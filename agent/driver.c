@@ -112,7 +112,7 @@ void agent_driver_step(struct agent_driver *driver, struct agent_event *event)
     never(driver->stepping); /* nothing we call may call back from inside */
     driver->stepping = true;
     step_once(driver, event);
-    for (struct refused_start *refused; (refused = refused_take(&driver->refused)); free(refused)) {
+    for (struct refused_start *refused; (refused = refused_pop(&driver->refused)); free(refused)) {
         struct agent_event next = {.kind = AGENT_EVENT_START_FAILED,
                                    .key = refused->key,
                                    .start_error = refused->why,

@@ -14,7 +14,7 @@
 
 enum { PIN_FILE_MAX_BYTES = 128, PRIVATE = 0600 };
 
-static int take_key(const char *dir, const char *name, struct identity *ret, struct error *err)
+static int read_key(const char *dir, const char *name, struct identity *ret, struct error *err)
 {
     struct tls_facts facts;
     if (str_printf(ret->key, sizeof(ret->key), "%s/node.pem", dir) != 0)
@@ -68,7 +68,7 @@ static int no_pin(const char *token, struct error *err)
     return E_UNAUTHENTICATED;
 }
 
-static int take_pin(const char *dir, const char *token, struct identity *ret, struct error *err)
+static int choose_pin(const char *dir, const char *token, struct identity *ret, struct error *err)
 {
     char path[NET_KEY_PATH_MAX];
     const char *pin = token_pin(token);
@@ -91,8 +91,8 @@ int identity_open(const char *dir, const char *name, const char *token, struct i
     int rc = str_copy(ret->token, sizeof(ret->token), token);
     if (rc != 0)
         return error_set(err, E_INVALID_ARGUMENT, "the token is too long");
-    rc = take_pin(dir, token, ret, err);
-    return rc == 0 ? take_key(dir, name, ret, err) : rc;
+    rc = choose_pin(dir, token, ret, err);
+    return rc == 0 ? read_key(dir, name, ret, err) : rc;
 }
 
 /* A reader of the file can register nodes, also a job on this node. Pipes and similar files have no

@@ -4,8 +4,8 @@
 
 #include "common/base/str.h"
 
-bool membership_believes(const struct agent_membership *member, uint64_t newest_event,
-                         int64_t restored_wall_ms)
+bool membership_accepts(const struct agent_membership *member, uint64_t newest_event,
+                        int64_t restored_wall_ms)
 {
     return newest_event == 0 || restored_wall_ms > member->restored_wall_ms ||
            (restored_wall_ms == member->restored_wall_ms && newest_event >= member->event);
@@ -16,7 +16,7 @@ int membership_check(const struct agent_membership *member,
 {
     bool same = strcmp(member->cluster, answer->cluster) == 0;
     if (!member->cluster[0] ||
-        (same && membership_believes(member, answer->event, answer->restored_wall_ms)))
+        (same && membership_accepts(member, answer->event, answer->restored_wall_ms)))
         return 0;
     error_set(err, E_FAILED_PRECONDITION, "this node has workers of cluster %s; %s",
               member->cluster,
@@ -48,11 +48,11 @@ int membership_join(struct membership_watch *watch, const Muster__RegisterNodeAn
     return 0;
 }
 
-bool membership_hear(struct membership_watch *watch, uint64_t newest_event,
-                     int64_t restored_wall_ms, bool has_workers, int64_t now_ms)
+bool membership_check_events(struct membership_watch *watch, uint64_t newest_event,
+                             int64_t restored_wall_ms, bool has_workers, int64_t now_ms)
 {
     struct agent_membership *member = &watch->member;
-    if (has_workers && !membership_believes(member, newest_event, restored_wall_ms))
+    if (has_workers && !membership_accepts(member, newest_event, restored_wall_ms))
         return false;
     bool restored = restored_wall_ms != member->restored_wall_ms;
     bool news = newest_event != member->event;

@@ -32,8 +32,8 @@ enum { MEMBERSHIP_SAVE_MS = 10000 };
 
 /* True if this is the known history or a later one. A restore later than ours was intended by an
  * administrator. Old programs that send no events (0) are believed. */
-bool membership_believes(const struct agent_membership *member, uint64_t newest_event,
-                         int64_t restored_wall_ms);
+bool membership_accepts(const struct agent_membership *member, uint64_t newest_event,
+                        int64_t restored_wall_ms);
 
 /* E_FAILED_PRECONDITION if the answer is from another cluster or an older history. Only for nodes
  * with workers: a node without workers may join any cluster. */
@@ -46,7 +46,7 @@ int membership_join(struct membership_watch *watch, const Muster__RegisterNodeAn
 
 /* Handle the newest event of an answer. False, and no change, if the node has workers and the
  * answer is from an older history. */
-bool membership_hear(struct membership_watch *watch, uint64_t newest_event,
-                     int64_t restored_wall_ms, bool has_workers, int64_t now_ms);
+bool membership_check_events(struct membership_watch *watch, uint64_t newest_event,
+                             int64_t restored_wall_ms, bool has_workers, int64_t now_ms);
 
 #endif

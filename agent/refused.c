@@ -16,7 +16,7 @@ void refused_add(struct refused_start **list, const struct worker_key *key, cons
     *list = refused;
 }
 
-struct refused_start *refused_take(struct refused_start **list)
+struct refused_start *refused_pop(struct refused_start **list)
 {
     struct refused_start *refused = *list;
     if (refused)

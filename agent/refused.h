@@ -15,6 +15,6 @@ struct refused_start {
 
 void refused_add(struct refused_start **list, const struct worker_key *key,
                  const struct error *err);
-struct refused_start *refused_take(struct refused_start **list); /* NULL = empty */
+struct refused_start *refused_pop(struct refused_start **list); /* NULL = empty */
 
 #endif

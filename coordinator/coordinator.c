@@ -100,7 +100,7 @@ static int renew_token_file(struct coordinator *self, const char *data_dir, cons
 
 /* Use a token file again if a start died before it stored the hash. A file with a known token means
  * that this was revoked or has expired. */
-static int take_token_file(struct coordinator *self, const char *path, const char *role,
+static int read_token_file(struct coordinator *self, const char *path, const char *role,
                            char ret[TOKEN_MAX], struct error *err)
 {
     struct disk *disk = &self->env->disk;
@@ -131,7 +131,7 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
     char path[PATH_MAX], text[TOKEN_MAX];
     int rc = str_printf(path, sizeof(path), "%s/%s.token", data_dir, role);
     if (rc == 0)
-        rc = take_token_file(self, path, role, text, err);
+        rc = read_token_file(self, path, role, text, err);
     if (rc < 0)
         return rc;
     struct clock *clock = &self->env->clock;
@@ -175,9 +175,9 @@ static int load_access(struct coordinator *self, const char *data_dir, struct er
     int rc = service_load_access(self->service, err);
     if (rc == 0 && !access_tenant(access, "default"))
         rc = make_default_tenant(self, err);
-    if (rc == 0 && access_count_good(access, ACCESS_ADMIN, wall_ms) == 0)
+    if (rc == 0 && access_count_valid(access, ACCESS_ADMIN, wall_ms) == 0)
         rc = make_token(self, data_dir, "admin", err);
-    if (rc == 0 && access_count_good(access, ACCESS_AGENT, wall_ms) == 0)
+    if (rc == 0 && access_count_valid(access, ACCESS_AGENT, wall_ms) == 0)
         rc = make_token(self, data_dir, "agent", err);
     if (rc == 0)
         rc = renew_token_file(self, data_dir, "admin", err);

@@ -226,7 +226,7 @@ static void trim_output(struct retention *retention)
              service_over_quota(retention->service, tenant->name);
              job = cluster_next_job(retention->cluster, job)) {
             if (job->tenant != tenant || !job_state_ended(job->state) ||
-                !service_keeps(retention->service, job))
+                !service_has_data(retention->service, job))
                 continue;
             service_forget_output(retention->service, job->id);
             trimmed++;

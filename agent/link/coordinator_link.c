@@ -95,7 +95,7 @@ static bool end_if_refused(struct coordinator_link *link, const struct error *er
     return true;
 }
 
-static void take_refusal(struct coordinator_link *link, const struct error *err)
+static void end_registration(struct coordinator_link *link, const struct error *err)
 {
     bool token = err->code == E_PERMISSION_DENIED || err->code == E_UNAUTHENTICATED;
     if (token && !link->accepted) {
@@ -117,7 +117,7 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
     if (link->closing || link->state != LINK_REGISTERING)
         return;
     if (err->code) {
-        take_refusal(link, err);
+        end_registration(link, err);
         return;
     }
     struct error own = {0};
@@ -167,8 +167,8 @@ static bool check_history(struct coordinator_link *link, uint64_t newest_event,
     return false;
 }
 
-static int take_desired(struct coordinator_link *link, const Muster__NodePollAnswer *answer,
-                        struct error *err)
+static int deliver_desired(struct coordinator_link *link, const Muster__NodePollAnswer *answer,
+                           struct error *err)
 {
     int count = 0;
     size_t all = answer->n_assignments;
@@ -191,7 +191,7 @@ static int take_desired(struct coordinator_link *link, const Muster__NodePollAns
 }
 
 /* Version 0 asks for everything again, also for what is held. */
-static void ask_anew(struct coordinator_link *link, const struct error *why)
+static void ask_for_all(struct coordinator_link *link, const struct error *why)
 {
     complain_once(link, why);
     link->poll_version = 0;
@@ -200,20 +200,20 @@ static void ask_anew(struct coordinator_link *link, const struct error *why)
 }
 
 /* Shared data of jobs may need several answers; only then is the desired state complete. */
-static void take_answer(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
+static void handle_answer(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
 {
     struct error own = {0};
     bool news =
         answer->version != link->poll_version || answer->version == 0 || link->poll_incomplete;
-    if (held_take(&link->held, answer, &own)) {
-        ask_anew(link, &own);
+    if (held_merge(&link->held, answer, &own)) {
+        ask_for_all(link, &own);
         return;
     }
     if (!answer->incomplete)
         held_keep_only(&link->held, answer);
     /* It may answer a poll from before a registration, which listed more kept jobs. */
-    if (!answer->incomplete && news && take_desired(link, answer, &own)) {
-        ask_anew(link, &own);
+    if (!answer->incomplete && news && deliver_desired(link, answer, &own)) {
+        ask_for_all(link, &own);
         return;
     }
     link->poll_version = answer->version;
@@ -241,7 +241,7 @@ static void on_poll(void *arg, const struct error *err, const ProtobufCMessage *
     }
     end_complaint(link);
     if (check_history(link, answer->event, answer->restored_wall_ms))
-        take_answer(link, answer);
+        handle_answer(link, answer);
 }
 
 static void send_poll(struct coordinator_link *link)

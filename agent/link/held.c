@@ -43,7 +43,7 @@ static void move_missing(Muster__JobShared *to, Muster__JobShared *from)
     }
 }
 
-static bool take_one(struct held *held, const Muster__JobShared *told)
+static bool merge_job(struct held *held, const Muster__JobShared *told)
 {
     void *old = NULL;
     if (!told->spec && !told->membership && !told->secrets_version)
@@ -59,10 +59,10 @@ static bool take_one(struct held *held, const Muster__JobShared *told)
     return true;
 }
 
-int held_take(struct held *held, const Muster__NodePollAnswer *answer, struct error *err)
+int held_merge(struct held *held, const Muster__NodePollAnswer *answer, struct error *err)
 {
     for (size_t i = 0; i < answer->n_shared; i++)
-        if (!take_one(held, answer->shared[i])) {
+        if (!merge_job(held, answer->shared[i])) {
             held_fini(held);
             return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for what jobs share");
         }

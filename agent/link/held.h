@@ -15,7 +15,7 @@ struct held {           /* zeroed memory is empty */
 void held_fini(struct held *held); /* it is empty afterwards */
 
 /* Keep the data of an answer. E_RESOURCE_EXHAUSTED if memory is out: request all of it again. */
-int held_take(struct held *held, const Muster__NodePollAnswer *answer, struct error *err);
+int held_merge(struct held *held, const Muster__NodePollAnswer *answer, struct error *err);
 /* Forget the jobs that a complete answer does not name. */
 void held_keep_only(struct held *held, const Muster__NodePollAnswer *answer);
 

@@ -40,14 +40,14 @@ static int on_knock(void *arg, const struct rpc_knock *knock, void **ret_caller,
     struct worker_socket *socket = arg;
     struct worker_key key;
     struct guest *guest;
-    uint64_t whose[2];
+    uint64_t owner[2];
     int rc = socket->events.identify(socket->events.arg, knock->token, &key, err);
     if (rc == E_UNAUTHENTICATED)
         rpc_server_judge(socket->server, knock->peer, NET_STRANGER, 0);
     if (rc)
         return rc;
-    murmur3(knock->token, strlen(knock->token), whose);
-    rpc_server_judge(socket->server, knock->peer, NET_CALLER, whose[0]);
+    murmur3(knock->token, strlen(knock->token), owner);
+    rpc_server_judge(socket->server, knock->peer, NET_CALLER, owner[0]);
     if (knock->payload_bytes > MAX_WORKER_CALL_BYTES)
         return limit_refuse(LIMIT_WORKER_CALL_BYTES, err);
     rc = guest_enter(&socket->guests, &key, &guest, err);
@@ -142,7 +142,7 @@ static void on_watch(void *arg, struct rpc_call *call)
         deliver(socket, call, &event);
 }
 
-static void take_metrics(struct worker_socket *socket, const Muster__WorkerProgressRequest *m)
+static void deliver_metrics(struct worker_socket *socket, const Muster__WorkerProgressRequest *m)
 {
     size_t count = m->n_metrics < SOCKET_METRICS_MAX ? m->n_metrics : SOCKET_METRICS_MAX;
     for (size_t i = 0; i < count; i++) {
@@ -158,7 +158,7 @@ static void take_metrics(struct worker_socket *socket, const Muster__WorkerProgr
     }
 }
 
-static bool take_wait(const Muster__Wait *from, struct worker_wait *ret)
+static bool read_wait(const Muster__Wait *from, struct worker_wait *ret)
 {
     *ret = (struct worker_wait){0};
     if (!from || !from->waited_ms)
@@ -184,7 +184,7 @@ static void on_progress(void *arg, struct rpc_call *call)
         .kind = AGENT_EVENT_PROGRESS,
         .progress = {.generation = m->generation, .step = m->step, .total_steps = m->total_steps}};
     struct worker_wait wait;
-    if (take_wait(m->wait, &wait))
+    if (read_wait(m->wait, &wait))
         event.progress.wait = &wait;
     if (!admit_call(socket, call, m->job, m->uid, &event.key))
         return;
@@ -195,7 +195,7 @@ static void on_progress(void *arg, struct rpc_call *call)
         fail_call(call, &err);
         return;
     }
-    take_metrics(socket, m);
+    deliver_metrics(socket, m);
     deliver(socket, call, &event);
 }
 

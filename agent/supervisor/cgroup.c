@@ -56,7 +56,7 @@ static bool write_file(const char *folder, const char *name, const char *text)
 
 /* This process's place in a hierarchy: "0::<path>" of version 2, "<n>:memory:<path>" of version 1;
  * "/" where /proc shows something outside of what is mounted here. */
-static void own_place(const char *controllers, char ret[CGROUP_PATH_MAX])
+static void find_own_cgroup(const char *controllers, char ret[CGROUP_PATH_MAX])
 {
     char text[TEXT_BYTES];
     struct str rest, line, part;
@@ -145,7 +145,7 @@ static bool move_processes(struct cgroup_home *home, const char *parent, const c
     return set_reason(home, "processes appear in %.150s faster than they can be moved", parent);
 }
 
-static bool give_memory(const char *parent)
+static bool enable_memory(const char *parent)
 {
     return write_file(parent, "cgroup.subtree_control", "+memory");
 }
@@ -163,8 +163,8 @@ static bool find_wished(struct cgroup_home *home, const char *wish)
         return set_reason(home, "the path %.150s is too long", wish);
     if (access(home->path, F_OK))
         return set_reason(home, "there is no cgroup %.150s: does its unit run?", wish);
-    if (!give_memory(home->path) &&
-        (!move_processes(home, home->path, "holder") || !give_memory(home->path)))
+    if (!enable_memory(home->path) &&
+        (!move_processes(home, home->path, "holder") || !enable_memory(home->path)))
         return home->why[0] ? false : refuse_errno(home, home->path);
     if (str_printf(home->shims, sizeof(home->shims), "%s/shims", home->path) ||
         (mkdir(home->shims, 0755) && errno != EEXIST))
@@ -178,7 +178,7 @@ static bool find_wished(struct cgroup_home *home, const char *wish)
 static bool find_own(struct cgroup_home *home)
 {
     char place[CGROUP_PATH_MAX];
-    own_place("", place);
+    find_own_cgroup("", place);
     size_t size = strlen(place);
     if (str_ends(place, "/agent")) { /* DelegateSubgroup=agent, or an agent before us */
         place[size - strlen("/agent")] = '\0';
@@ -187,7 +187,7 @@ static bool find_own(struct cgroup_home *home)
     }
     if (str_printf(home->path, sizeof(home->path), V2_ROOT "%s", place))
         return set_reason(home, "the path of %.150s is too long", place);
-    if (give_memory(home->path))
+    if (enable_memory(home->path))
         return true;
     if (errno != EBUSY)
         return refuse_errno(home, home->path);
@@ -198,7 +198,7 @@ static bool find_own(struct cgroup_home *home)
             "deploy/systemd, or systemd-run --scope -p Delegate=yes",
             place);
     return move_processes(home, home->path, "agent") &&
-           (give_memory(home->path) || refuse_errno(home, home->path));
+           (enable_memory(home->path) || refuse_errno(home, home->path));
 }
 
 static bool find_v2(struct cgroup_home *home, const char *wish)
@@ -214,7 +214,7 @@ static bool find_v2(struct cgroup_home *home, const char *wish)
 static bool find_in_v1(const char *controller, const char *root, char ret[CGROUP_PATH_MAX])
 {
     char place[CGROUP_PATH_MAX];
-    own_place(controller, place);
+    find_own_cgroup(controller, place);
     if (str_printf(ret, CGROUP_PATH_MAX, "%s%s", root, place))
         return false;
     if (access(ret, F_OK))
@@ -238,8 +238,8 @@ static void find_pids(struct cgroup_home *home)
         home->pids[0] = '\0';
 }
 
-static int give_gpus(enum cgroup_kind kind, const char *path, const struct launch_gpus *gpus,
-                     struct error *err)
+static int allow_gpus(enum cgroup_kind kind, const char *path, const struct launch_gpus *gpus,
+                      struct error *err)
 {
     return kind == CGROUP_V2 ? gpu_access_attach(path, gpus, err)
                              : gpu_access_write(path, gpus, err);
@@ -271,7 +271,7 @@ static void find_devices(struct cgroup_home *home)
     if (str_printf(probe, sizeof(probe), "%s/muster.probe.%d", home->devices, (int)getpid()) ||
         mkdir(probe, 0755))
         error_errno(&err, errno, "%.120s", home->devices);
-    else if (give_gpus(home->kind, probe, &none, &err) == 0 && home->kind == CGROUP_V1 &&
+    else if (allow_gpus(home->kind, probe, &none, &err) == 0 && home->kind == CGROUP_V1 &&
              allows_by_wildcard(probe))
         error_set(&err, E_FAILED_PRECONDITION, "%.120s allows devices by wildcards", home->devices);
     (void)rmdir(probe);
@@ -423,7 +423,7 @@ int cgroup_home_shims_fd(const struct cgroup_home *home)
 int cgroup_set_gpus(const struct cgroup *cgroup, const struct launch_gpus *gpus, struct error *err)
 {
     const char *folder = cgroup->kind == CGROUP_V2 ? cgroup->path : cgroup->devices;
-    return folder[0] ? give_gpus(cgroup->kind, folder, gpus, err) : 0;
+    return folder[0] ? allow_gpus(cgroup->kind, folder, gpus, err) : 0;
 }
 
 void cgroup_enter_fds(const struct cgroup *cgroup, int ret[PROC_CGROUPS_MAX])

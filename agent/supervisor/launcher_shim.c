@@ -110,7 +110,7 @@ static void tell_stuck(struct run *run, const struct worker_stuck *stuck)
 }
 
 /* `files`: a new file may be in its directory, which a write to its output does not indicate. */
-static void look_at_run(struct run *run, bool files)
+static void check_run(struct run *run, bool files)
 {
     struct worker_stuck stuck = {0};
     struct launcher_events *events = &run->owner->events;
@@ -187,7 +187,7 @@ static void shim_gone(void *arg, int fd, uint32_t epoll_events)
     (void)fd;
     (void)epoll_events;
     (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
-    look_at_run(run, true);
+    check_run(run, true);
     if (run->worker.start_error[0] || rundir_read_exit(&run->dir, &exit, NULL) == 0)
         end_run(run, &exit);
     else
@@ -215,12 +215,12 @@ static void notified(void *arg, int fd, uint32_t epoll_events)
         if (run->dirty && !run->ended) {
             bool files = run->moved;
             run->dirty = run->moved = false;
-            look_at_run(run, files);
+            check_run(run, files);
         }
 }
 
 /* What happened before it was watched, or cannot be watched. */
-static void look_at_all(void *arg)
+static void check_all_runs(void *arg)
 {
     struct launcher_shim *shims = arg;
     bool again = false;
@@ -229,12 +229,12 @@ static void look_at_all(void *arg)
             continue;
         again = again || run->watch < 0;
         if (run->dirty || run->watch < 0)
-            look_at_run(run, true);
+            check_run(run, true);
         run->dirty = run->moved = false;
     }
     if (again)
         loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop) + LOOK_MS,
-                       look_at_all, shims);
+                       check_all_runs, shims);
 }
 
 static int run_watch(struct run *run, struct error *err)
@@ -243,7 +243,8 @@ static int run_watch(struct run *run, struct error *err)
     if (shims->notify_fd >= 0)
         run->watch = inotify_add_watch(shims->notify_fd, run->dir.path, IN_MOVED_TO | IN_MODIFY);
     run->dirty = run->moved = true;
-    loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop), look_at_all, shims);
+    loop_timer_set(shims->loop, &shims->look_timer, loop_now_ms(shims->loop), check_all_runs,
+                   shims);
     return loop_watch(shims->loop, run->shim.pidfd, EPOLLIN, shim_gone, run, err);
 }
 

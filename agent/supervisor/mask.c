@@ -96,8 +96,8 @@ static void write_certain(const struct mask *mask, struct mask_stream *stream, b
     stream->held.size = size - at;
 }
 
-void mask_take(const struct mask *mask, struct mask_stream *stream, const char *bytes, size_t size,
-               struct buf *out)
+void mask_append(const struct mask *mask, struct mask_stream *stream, const char *bytes,
+                 size_t size, struct buf *out)
 {
     if (mask->count == 0) {
         buf_append(out, bytes, size);

@@ -35,8 +35,8 @@ void mask_fini(struct mask *mask);
 void mask_stream_fini(struct mask_stream *stream);
 
 /* Append to `out` the part of the bytes so far that is decided. */
-void mask_take(const struct mask *mask, struct mask_stream *stream, const char *bytes, size_t size,
-               struct buf *out);
+void mask_append(const struct mask *mask, struct mask_stream *stream, const char *bytes,
+                 size_t size, struct buf *out);
 
 /* Nothing follows: append the rest. */
 void mask_flush(const struct mask *mask, struct mask_stream *stream, struct buf *out);

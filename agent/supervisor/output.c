@@ -142,7 +142,7 @@ static void end_line(struct output_writer *writer, enum output_stream stream, in
     partial->cut_bytes = 0;
 }
 
-static void take_text(struct output_partial *partial, const char *text, size_t size)
+static void add_text(struct output_partial *partial, const char *text, size_t size)
 {
     size_t room = sizeof(partial->text) - partial->size;
     size_t fits = size < room ? size : room;
@@ -152,8 +152,8 @@ static void take_text(struct output_partial *partial, const char *text, size_t s
     partial->after_return = false;
 }
 
-static void take_line_end(struct output_writer *writer, enum output_stream stream, char byte,
-                          int64_t wall_ms)
+static void handle_line_end(struct output_writer *writer, enum output_stream stream, char byte,
+                            int64_t wall_ms)
 {
     struct output_partial *partial = &writer->partial[stream];
     bool after_return = partial->after_return;
@@ -206,14 +206,14 @@ void output_write(struct output_writer *writer, enum output_stream stream, const
         if (bytes[i] != '\n' && bytes[i] != '\r')
             continue;
         if (i > start)
-            take_text(&writer->partial[stream], bytes + start, i - start);
-        take_line_end(writer, stream, bytes[i], wall_ms);
+            add_text(&writer->partial[stream], bytes + start, i - start);
+        handle_line_end(writer, stream, bytes[i], wall_ms);
         start = i + 1;
         if (writer->records.size > RECORDS_WRITE_BYTES)
             write_records(writer);
     }
     if (size > start)
-        take_text(&writer->partial[stream], bytes + start, size - start);
+        add_text(&writer->partial[stream], bytes + start, size - start);
     if (writer->records.size)
         write_records(writer);
 }

@@ -288,7 +288,7 @@ static int start_worker(struct shim *shim, struct error *err)
     return rundir_write_worker(&shim->dir, &record, err);
 }
 
-static void take_signal(struct shim *shim, int number)
+static void handle_signal(struct shim *shim, int number)
 {
     switch (number) {
     case SIGTERM:
@@ -307,11 +307,11 @@ static void take_signal(struct shim *shim, int number)
     }
 }
 
-static void take_signals(struct shim *shim)
+static void handle_signals(struct shim *shim)
 {
     struct signalfd_siginfo info;
     while (read(shim->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-        take_signal(shim, (int)info.ssi_signo);
+        handle_signal(shim, (int)info.ssi_signo);
 }
 
 /* Unknown dead processes are the worker's orphans, which we get as their subreaper. */
@@ -327,7 +327,7 @@ static void reap(struct shim *shim)
 }
 
 /* True while there is more right now. */
-static bool take_output(struct shim *shim, int stream)
+static bool read_output(struct shim *shim, int stream)
 {
     int fd = shim->pipes[stream];
     if (fd < 0)
@@ -341,7 +341,7 @@ static bool take_output(struct shim *shim, int stream)
         return false;
     }
     buf_clear(&shim->clean);
-    mask_take(&shim->mask, &shim->masked[stream], shim->bytes, (size_t)size, &shim->clean);
+    mask_append(&shim->mask, &shim->masked[stream], shim->bytes, (size_t)size, &shim->clean);
     output_write(&shim->output, (enum output_stream)stream, buf_cstr(&shim->clean),
                  shim->clean.size, wall_ms(shim));
     return true;
@@ -351,7 +351,7 @@ static bool take_output(struct shim *shim, int stream)
 static void drain(struct shim *shim, bool last)
 {
     for (int stream = 0; stream < OUTPUT_STREAMS; stream++)
-        for (int round = 0; round < DRAIN_ROUNDS_MAX && take_output(shim, stream); round++)
+        for (int round = 0; round < DRAIN_ROUNDS_MAX && read_output(shim, stream); round++)
             ;
     for (int stream = 0; stream < OUTPUT_STREAMS; stream++) {
         if (!last && shim->pipes[stream] >= 0)
@@ -401,8 +401,8 @@ static void supervise(struct shim *shim)
             break;
         for (int i = 0; i < OUTPUT_STREAMS; i++)
             if (fds[i + 1].revents)
-                take_output(shim, i);
-        take_signals(shim);
+                read_output(shim, i);
+        handle_signals(shim);
         reap(shim);
         if (!shim->ended && shim->kill_asked_ms &&
             shim->clock.now_ms(shim->clock.self) - shim->kill_asked_ms >= STUCK_MS)

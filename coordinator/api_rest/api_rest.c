@@ -541,7 +541,7 @@ static void handle(void *arg, struct http_request *request)
 static uint64_t owner_of(void *arg, const struct http_request *request)
 {
     struct api_rest *api = arg;
-    return visitor_whose(api->sessions, coordinator_service(api->coordinator), request);
+    return visitor_owner_key(api->sessions, coordinator_service(api->coordinator), request);
 }
 
 int api_rest_new(const struct api_rest_options *options, struct env *env, struct loop *loop,
@@ -559,7 +559,7 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     list_init(&api->reads);
     struct http_options http = {.address = options->address, .tls = options->tls};
     http.handler = handle;
-    http.whose = owner_of;
+    http.owner_of = owner_of;
     http.arg = api;
     int rc = sessions_new(env, options->data_dir, &api->sessions, err);
     if (rc == 0)

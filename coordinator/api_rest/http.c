@@ -109,7 +109,7 @@ static void handle(void *arg, struct list *turn)
 static uint64_t owner_of(struct http_request *request)
 {
     struct http *http = request->http;
-    uint64_t owner = http->whose ? http->whose(http->arg, request) : 0, digest[2];
+    uint64_t owner = http->owner_of ? http->owner_of(http->arg, request) : 0, digest[2];
     if (owner)
         return owner;
     murmur3(request->peer, strlen(request->peer), digest);
@@ -501,7 +501,7 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->loop = loop;
     http->handler = options->handler;
     http->arg = options->arg;
-    http->whose = options->whose;
+    http->owner_of = options->owner_of;
     fair_init(&http->fair, loop, HTTP_TURN_MS, handle, NULL);
     list_init(&http->requests);
     pthread_mutex_init(&http->mutex, NULL);

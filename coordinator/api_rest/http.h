@@ -36,7 +36,7 @@ struct http_options {
     http_handler handler;
     void *arg;
     /* The owner of the request's time; 0: its address. NULL: all share. Loop thread. */
-    uint64_t (*whose)(void *arg, const struct http_request *request);
+    uint64_t (*owner_of)(void *arg, const struct http_request *request);
     const char *tls;         /* file of the key to show (tls_key.h); NULL: plain HTTP */
     size_t unread_max_bytes; /* 0 = HTTP_UNREAD_MAX_BYTES */
 };

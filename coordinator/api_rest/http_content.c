@@ -127,7 +127,7 @@ size_t http_content_size(const struct http_content *content)
     return content->size;
 }
 
-bool http_content_good(const struct http_content *content)
+bool http_content_is_success(const struct http_content *content)
 {
     return content->status == MHD_HTTP_OK;
 }

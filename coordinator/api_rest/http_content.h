@@ -26,7 +26,7 @@ struct http_content;
 struct http_content *http_content_new(const struct http_answer *answer, struct http_memory *memory);
 struct http_content *http_content_ref(struct http_content *content);
 size_t http_content_size(const struct http_content *content);
-bool http_content_good(const struct http_content *content); /* a success */
+bool http_content_is_success(const struct http_content *content); /* a success */
 
 /* In the form that the request of this connection asks for. */
 enum MHD_Result http_content_queue(struct http_content *content, struct MHD_Connection *connection);

@@ -22,7 +22,7 @@ struct http_request;
 struct http {
     struct loop *loop;
     void (*handler)(void *arg, struct http_request *request);
-    uint64_t (*whose)(void *arg, const struct http_request *request);
+    uint64_t (*owner_of)(void *arg, const struct http_request *request);
     struct fair fair;
     void *arg;
     struct MHD_Daemon *daemon;

@@ -80,8 +80,8 @@ void http_shared_put(struct http_shared *shared, const char *key, uint64_t epoch
         shared->bytes + size > HTTP_SHARED_MAX_BYTES)
         forget_all(shared);
     void *old = NULL;
-    if (epoch == shared->epoch && http_content_good(content) && size <= HTTP_SHARED_MAX_BYTES &&
-        strmap_set(&shared->answers, key, content, &old) == 0) {
+    if (epoch == shared->epoch && http_content_is_success(content) &&
+        size <= HTTP_SHARED_MAX_BYTES && strmap_set(&shared->answers, key, content, &old) == 0) {
         http_content_ref(content);
         shared->bytes += size;
     }

@@ -7,7 +7,7 @@
 #include "coordinator/api_rest/render.h"
 #include "proto/client.pb-c.h"
 
-static void take_last_id(struct stream *stream)
+static void read_last_id(struct stream *stream)
 {
     const char *text = http_header(stream->request, "Last-Event-ID");
     int64_t id;
@@ -30,7 +30,7 @@ void stream_init(struct stream *stream, const struct route *route, struct http_r
                  ProtobufCMessage *message)
 {
     *stream = (struct stream){.route = route, .request = request, .message = message};
-    take_last_id(stream);
+    read_last_id(stream);
 }
 
 void stream_fini(struct stream *stream)

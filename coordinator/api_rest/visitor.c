@@ -59,8 +59,8 @@ int visitor_token(struct sessions *sessions, const struct http_request *request,
     return 0;
 }
 
-uint64_t visitor_whose(struct sessions *sessions, struct service *service,
-                       const struct http_request *request)
+uint64_t visitor_owner_key(struct sessions *sessions, struct service *service,
+                           const struct http_request *request)
 {
     const struct store_token *caller;
     const char *token;
@@ -68,7 +68,7 @@ uint64_t visitor_whose(struct sessions *sessions, struct service *service,
     if (visitor_token(sessions, request, &token, &err) < 0 ||
         service_identify(service, token, &caller, &err) < 0)
         return 0;
-    return budget_whose(caller);
+    return budget_owner_key(caller);
 }
 
 int visitor_check_form(const struct http_request *request, struct error *err)
@@ -93,7 +93,7 @@ bool visitor_is_secure(const struct http_request *request)
 }
 
 /* Without the port. */
-static bool take_host(const char *header, char ret[HOST_MAX])
+static bool read_host(const char *header, char ret[HOST_MAX])
 {
     bool bracket = header[0] == '[';
     const char *end = bracket ? strchr(header, ']') : strchr(header, ':');
@@ -117,7 +117,7 @@ bool visitor_host_known(const struct http_request *request, const char *const *n
     char host[HOST_MAX], own[HOST_MAX] = "";
     if (!header) /* HTTP/1.0: no browser */
         return true;
-    if (!take_host(header, host))
+    if (!read_host(header, host))
         return false;
     (void)gethostname(own, sizeof(own) - 1);
     if (is_address(host) || strcasecmp(host, "localhost") == 0 || strcasecmp(host, own) == 0)

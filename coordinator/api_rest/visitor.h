@@ -33,9 +33,9 @@ bool visitor_session(const struct http_request *request, char ret[SESSION_ID_MAX
 int visitor_token(struct sessions *sessions, const struct http_request *request, const char **ret,
                   struct error *err);
 
-/* The owner of this request's loop time (budget_whose); 0: it has no valid token. */
-uint64_t visitor_whose(struct sessions *sessions, struct service *service,
-                       const struct http_request *request);
+/* The owner of this request's loop time (budget_owner_key); 0: it has no valid token. */
+uint64_t visitor_owner_key(struct sessions *sessions, struct service *service,
+                           const struct http_request *request);
 
 /* E_PERMISSION_DENIED without X-Muster-Request: 1; E_INVALID_ARGUMENT for a body not declared as
  * JSON. A form of a foreign page can do neither. For login and logout. */

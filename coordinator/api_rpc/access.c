@@ -141,10 +141,10 @@ void access_forget_nodes(struct access *access)
 const struct store_token *access_node(const struct access *access, const char *key)
 {
     const struct store_token *known = strmap_get(&access->nodes, key);
-    return known && access_keeps_node(known) ? known : NULL;
+    return known && access_node_is_valid(known) ? known : NULL;
 }
 
-bool access_keeps_node(const struct store_token *node)
+bool access_node_is_valid(const struct store_token *node)
 {
     return !node->revoked_wall_ms;
 }
@@ -202,7 +202,7 @@ int access_load(struct access *access, struct store *store, struct error *err)
     return rc < 0 ? rc : loading.rc;
 }
 
-bool access_good(const struct store_token *token, int64_t wall_ms)
+bool access_is_valid(const struct store_token *token, int64_t wall_ms)
 {
     return token->revoked_wall_ms == 0 &&
            (token->expires_wall_ms == 0 || wall_ms < token->expires_wall_ms);
@@ -224,7 +224,7 @@ int access_identify(struct access *access, const char *plain, int64_t wall_ms,
     struct entry *entry = find_token(access, hash);
     if (!entry)
         return error_set(err, E_UNAUTHENTICATED, "this token is not known here");
-    if (!access_good(&entry->token, wall_ms))
+    if (!access_is_valid(&entry->token, wall_ms))
         return error_set(err, E_UNAUTHENTICATED, "this token %s",
                          entry->token.revoked_wall_ms ? "was revoked" : "has expired");
     entry->token.used_wall_ms = wall_ms;
@@ -245,18 +245,18 @@ const struct store_token *access_token(const struct access *access, const char *
         const struct store_token *token = &((struct entry *)e->value)->token;
         if (strcmp(token->id, id) == 0)
             return token;
-        if (strcmp(token->name, id) == 0 && access_good(token, wall_ms))
+        if (strcmp(token->name, id) == 0 && access_is_valid(token, wall_ms))
             named = token;
     }
     return named;
 }
 
-int access_count_good(const struct access *access, unsigned role, int64_t wall_ms)
+int access_count_valid(const struct access *access, unsigned role, int64_t wall_ms)
 {
     int count = 0;
     for (struct map_entry *e = strmap_first(&access->tokens); e; e = map_next(e)) {
         const struct store_token *token = &((struct entry *)e->value)->token;
-        count += access_role(token->role) == role && access_good(token, wall_ms);
+        count += access_role(token->role) == role && access_is_valid(token, wall_ms);
     }
     return count;
 }

@@ -49,7 +49,7 @@ int access_load(struct access *access, struct store *store, struct error *err);
  * expired. */
 int access_identify(struct access *access, const char *plain, int64_t wall_ms,
                     const struct store_token **ret, struct error *err);
-bool access_good(const struct store_token *token, int64_t wall_ms);
+bool access_is_valid(const struct store_token *token, int64_t wall_ms);
 
 /* Copies; replaces one with the same hash. E_RESOURCE_EXHAUSTED beyond STORE_TOKENS_MAX. */
 int access_put_token(struct access *access, const struct store_token *token, struct error *err);
@@ -57,7 +57,7 @@ int access_put_token(struct access *access, const struct store_token *token, str
 /* By id, or by name among the valid ones. NULL if there is none. */
 const struct store_token *access_token(const struct access *access, const char *id,
                                        int64_t wall_ms);
-int access_count_good(const struct access *access, unsigned role, int64_t wall_ms);
+int access_count_valid(const struct access *access, unsigned role, int64_t wall_ms);
 
 /* Fill hash and id from the plain text. */
 void access_name_token(const char *plain, struct store_token *ret);
@@ -73,7 +73,7 @@ int access_put_node(struct access *access, const char *key, const char *node, st
 void access_forget_node(struct access *access, const char *key);
 void access_forget_nodes(struct access *access); /* all of them */
 const struct store_token *access_node(const struct access *access, const char *key);
-bool access_keeps_node(const struct store_token *node); /* its key was not removed */
+bool access_node_is_valid(const struct store_token *node); /* its key was not removed */
 
 int access_put_tenant(struct access *access, const struct store_tenant *tenant, struct error *err);
 const struct store_tenant *access_tenant(const struct access *access, const char *name);

@@ -465,8 +465,8 @@ static const struct store_token *token_to_revoke(struct service *service, const 
         error_hint(err, "muster token list shows them");
         return NULL;
     }
-    if (access_role(token->role) == ACCESS_ADMIN && access_good(token, now) &&
-        access_count_good(service->access, ACCESS_ADMIN, now) == 1) {
+    if (access_role(token->role) == ACCESS_ADMIN && access_is_valid(token, now) &&
+        access_count_valid(service->access, ACCESS_ADMIN, now) == 1) {
         error_set(err, E_FAILED_PRECONDITION, "this is the last admin token");
         error_hint(err, "make another one first");
         return NULL;

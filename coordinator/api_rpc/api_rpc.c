@@ -51,7 +51,7 @@ static void classify_caller(struct api_rpc *api, const struct rpc_knock *knock,
     uint64_t digest[2] = {0};
     bool agent = request->role == ACCESS_AGENT;
     if (!agent)
-        digest[0] = budget_whose(request->caller);
+        digest[0] = budget_owner_key(request->caller);
     else if (knock->key && *knock->key)
         murmur3(knock->key, strlen(knock->key), digest);
     rpc_server_judge(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);

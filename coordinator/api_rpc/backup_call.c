@@ -10,16 +10,16 @@
 
 enum { BACKUP_PATH_MAX = 1024, STEP_EVERY_MS = 2 };
 
-static void take_step(void *arg);
+static void step_backup(void *arg);
 
 static void next_step(struct service *service)
 {
     loop_timer_set(service->options.loop, &service->backup, service_now_ms(service) + STEP_EVERY_MS,
-                   take_step, service);
+                   step_backup, service);
 }
 
 /* A call past its deadline has ended; the backup continues. */
-static void take_step(void *arg)
+static void step_backup(void *arg)
 {
     struct service *service = arg;
     struct store *store = service->options.store;

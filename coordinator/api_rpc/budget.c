@@ -123,7 +123,7 @@ static struct budget *caller_of(struct budgets *budgets, const struct budget_ask
     return caller;
 }
 
-uint64_t budget_whose(const struct store_token *caller)
+uint64_t budget_owner_key(const struct store_token *caller)
 {
     uint64_t digest[2];
     const char *name = access_role_bound(access_role(caller->role)) ? caller->tenant : caller->id;

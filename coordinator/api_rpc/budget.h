@@ -71,7 +71,7 @@ void budgets_init(struct budgets *budgets);
 void budgets_fini(struct budgets *budgets); /* after every call was closed */
 
 /* The key for sharing the loop's time: a tenant, or one token of others. Never 0. */
-uint64_t budget_whose(const struct store_token *caller);
+uint64_t budget_owner_key(const struct store_token *caller);
 
 /* 0 if the caller may open one more call. E_RESOURCE_EXHAUSTED with the limit's name; counted. */
 int budget_check(struct budgets *budgets, const struct budget_ask *ask, struct error *err);

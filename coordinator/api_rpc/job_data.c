@@ -5,7 +5,7 @@
 
 void service_measure_kept(struct service *service, const struct job *job)
 {
-    if (!kept_knows(service->kept, job->id))
+    if (!kept_has_job(service->kept, job->id))
         kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id),
                  metrics_size(service->metrics, job->id));
 }
@@ -18,7 +18,7 @@ bool service_over_quota(struct service *service, const char *name)
             kept_metrics(service->kept, name) > quota_limit(&tenant->quotas, QUOTA_METRICS_BYTES));
 }
 
-bool service_keeps(struct service *service, const struct job *job)
+bool service_has_data(struct service *service, const struct job *job)
 {
     return kept_output_of(service->kept, job->id) + kept_metrics_of(service->kept, job->id) > 0;
 }

@@ -12,8 +12,8 @@ struct service;
 
 /* Count what is kept of a job from before this start. */
 void service_measure_kept(struct service *service, const struct job *job);
-bool service_keeps(struct service *service, const struct job *job);  /* output or series of it */
-void service_forget_output(struct service *service, const char *id); /* delete them */
+bool service_has_data(struct service *service, const struct job *job); /* output or series of it */
+void service_forget_output(struct service *service, const char *id);   /* delete them */
 
 /* True if the tenant exceeds its quota of output or metrics. */
 bool service_over_quota(struct service *service, const char *tenant);

@@ -14,7 +14,7 @@ enum {
     OUTPUT_QUIET_MS = 300, /* an agent with more to send reports again at once */
 };
 
-void service_late_output(struct service *service, const struct job *job)
+void service_note_late_output(struct service *service, const struct job *job)
 {
     if (!job_state_ended(job->state))
         return;
@@ -36,7 +36,7 @@ static bool output_whole(const struct service *service, const struct job *job)
     return true;
 }
 
-int64_t service_settled_wall_ms(const struct service *service, const struct job *job)
+int64_t service_output_complete_ms(const struct service *service, const struct job *job)
 {
     int64_t late_ms = (intptr_t)strmap_get(&service->late, job->id);
     int64_t last_ms = late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms;

@@ -25,7 +25,7 @@ int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, stru
 
 /* Output of an ended job arrived: followers wait a while longer. And when its output counts as
  * complete. */
-void service_late_output(struct service *service, const struct job *job);
-int64_t service_settled_wall_ms(const struct service *service, const struct job *job);
+void service_note_late_output(struct service *service, const struct job *job);
+int64_t service_output_complete_ms(const struct service *service, const struct job *job);
 
 #endif

@@ -27,8 +27,8 @@ static void step_core(struct service *service, struct event *event)
     service->options.host.step(service->options.host.self, event);
 }
 
-const struct node *service_speaker(struct service_call *call, const char *name,
-                                   uint64_t incarnation, struct error *err)
+const struct node *service_reporting_node(struct service_call *call, const char *name,
+                                          uint64_t incarnation, struct error *err)
 {
     struct service *service = call->service;
     const struct node *node = cluster_node(service_cluster(service), name);
@@ -179,7 +179,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
         if (rc < 0)
             return rc;
         kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id), -1);
-        service_late_output(service, job);
+        service_note_late_output(service, job);
         service_wake(service, WAIT_LOGS, job->id);
     }
     return 0;
@@ -243,7 +243,7 @@ void call_report(struct service *service, struct service_call *call,
     };
     struct worker_report *reports = NULL;
     int count = 0;
-    if (!service_speaker(call, message->node, message->incarnation, &err) ||
+    if (!service_reporting_node(call, message->node, message->incarnation, &err) ||
         intake_reports(&from, &arena, &reports, &count, &err) < 0) {
         service_fail(call, &err);
         arena_fini(&arena);
@@ -299,7 +299,7 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
     if (message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__unknown)
         error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
     else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
-             service_speaker(call, message->node, message->incarnation, &err)) {
+             service_reporting_node(call, message->node, message->incarnation, &err)) {
         if (folders_allow_commit(service, message->job, message->checkpoint->path, &err) == 0)
             step_core(service, &event);
         else
@@ -325,7 +325,7 @@ static int may_use_board(struct service_call *call, const Muster__BoardRequest *
                          struct error *err)
 {
     struct service *service = call->service;
-    if (!service_speaker(call, message->node, message->incarnation, err))
+    if (!service_reporting_node(call, message->node, message->incarnation, err))
         return err->code;
     const struct job *job = cluster_job(service_cluster(service), message->job);
     const struct group *group = NULL;

@@ -9,8 +9,8 @@
 #include "coordinator/model/cluster.h"
 
 /* The node, if this call's agent may report for it; otherwise NULL with err set. */
-const struct node *service_speaker(struct service_call *call, const char *name,
-                                   uint64_t incarnation, struct error *err);
+const struct node *service_reporting_node(struct service_call *call, const char *name,
+                                          uint64_t incarnation, struct error *err);
 
 uint64_t service_newest_event(const struct service *service); /* the newest that is durable */
 

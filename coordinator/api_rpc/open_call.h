@@ -32,7 +32,7 @@ struct service_call {
     struct list link;  /* in a waiting list */
     struct budget *budget;
     struct budget_ready ready;
-    struct list whose; /* in connection->reads */
+    struct list in_connection; /* in connection->reads */
     struct loop_timer timer;
     struct service *service;
     char key[160];               /* of its waiting list, "" if none */

@@ -59,7 +59,7 @@ static const struct node *find_node(struct question *question, const char *name,
     return node;
 }
 
-static int take_nodes(struct question *question, struct error *err)
+static int read_nodes(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;
     struct what_if *what_if = &question->what_if;
@@ -82,7 +82,7 @@ static int take_nodes(struct question *question, struct error *err)
 }
 
 /* Jobs of other tenants do not exist for this caller. */
-static int take_absent(struct question *question, struct error *err)
+static int read_absent(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;
     struct what_if *what_if = &question->what_if;
@@ -110,7 +110,7 @@ static int take_absent(struct question *question, struct error *err)
     return 0;
 }
 
-static int take_spec(struct question *question, Muster__JobSpec wanted, struct error *err)
+static int read_spec(struct question *question, Muster__JobSpec wanted, struct error *err)
 {
     if (question->message->nodes)
         wanted.nodes = question->message->nodes;
@@ -119,7 +119,7 @@ static int take_spec(struct question *question, Muster__JobSpec wanted, struct e
     return rc;
 }
 
-static int take_job(struct question *question, struct error *err)
+static int read_job(struct question *question, struct error *err)
 {
     struct service *service = question->call->service;
     const struct job *job = service_find_job(question->call, question->message->job, err);
@@ -134,24 +134,24 @@ static int take_job(struct question *question, struct error *err)
         return E_FAILED_PRECONDITION;
     }
     question->what_if.job = job;
-    return question->message->nodes ? take_spec(question, *service_spec(service, job), err) : 0;
+    return question->message->nodes ? read_spec(question, *service_spec(service, job), err) : 0;
 }
 
-static int check_question(struct question *question, struct error *err)
+static int read_question(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;
     int rc = check_counts(message, err);
     if (rc == 0)
-        rc = take_nodes(question, err);
+        rc = read_nodes(question, err);
     if (rc == 0)
-        rc = take_absent(question, err);
+        rc = read_absent(question, err);
     if (rc == 0 && *message->job)
-        rc = take_job(question, err);
+        rc = read_job(question, err);
     if (rc == 0 && message->spec) {
         Muster__JobSpec wanted = *message->spec;
         rc = service_choose_tenant(question->call, &wanted, err);
         if (rc == 0)
-            rc = take_spec(question, wanted, err);
+            rc = read_spec(question, wanted, err);
     }
     return rc;
 }
@@ -263,7 +263,7 @@ void call_plan(struct service *service, struct service_call *call, bool last_cha
     struct forecast *forecast = malloc(sizeof(*forecast));
     if (!forecast)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
-    else if (check_question(&question, &err) == 0)
+    else if (read_question(&question, &err) == 0)
         (void)scheduler_plan(service_cluster(service), &question.what_if, forecast, &err);
     if (err.code) {
         service_fail(call, &err);

@@ -80,7 +80,7 @@ static bool share_secrets(struct poll *poll, const Muster__JobHeld *held,
         return true;
     Muster__JobShared told = *ret;
     told.spec = NULL;
-    if (!service_give_secrets(poll->service, spec, poll->arena, &told))
+    if (!service_fill_secrets(poll->service, spec, poll->arena, &told))
         return false;
     if (fits_answer(poll, &told.base)) {
         told.spec = ret->spec;
@@ -234,7 +234,8 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
 {
     const Muster__NodePollRequest *message = (const void *)call->request;
     struct error err = {0};
-    const struct node *node = service_speaker(call, message->node, message->incarnation, &err);
+    const struct node *node =
+        service_reporting_node(call, message->node, message->incarnation, &err);
     if (!node) {
         service_fail(call, &err);
         return;

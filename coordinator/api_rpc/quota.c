@@ -55,13 +55,13 @@ static struct rate *rate_of(struct service *service, const struct store_tenant *
     return rate;
 }
 
-static int good_tokens(struct service *service, const char *tenant)
+static int count_valid_tokens(struct service *service, const char *tenant)
 {
     int count = 0, all = access_tokens_count(service->access);
     const struct store_token **tokens = access_tokens(service->access);
     for (int i = 0; tokens && i < all; i++)
         count += strcmp(tokens[i]->tenant, tenant) == 0 &&
-                 access_good(tokens[i], service_wall_ms(service));
+                 access_is_valid(tokens[i], service_wall_ms(service));
     free(tokens);
     return count;
 }
@@ -87,7 +87,7 @@ int64_t quota_used(struct service *service, const struct store_tenant *tenant, e
     case QUOTA_METRICS_MEMORY_BYTES:
         return metrics_memory(service->metrics, tenant->name);
     case QUOTA_TOKENS:
-        return good_tokens(service, tenant->name);
+        return count_valid_tokens(service, tenant->name);
     case QUOTA_SECRETS:
         return secrets_count(service->secrets, tenant->name);
     case QUOTA_PRIORITY:

@@ -47,7 +47,7 @@ static bool hidden_word(const struct service_call *call, const char *from, size_
 }
 
 /* Merge repeated "others" of adjacent jobs. */
-static void say_once(char *text)
+static void merge_repeats(char *text)
 {
     static const char more[] = ", " OTHERS;
     size_t head = sizeof(OTHERS) - 1, size = sizeof(more) - 1;
@@ -65,13 +65,13 @@ static void say_once(char *text)
  * member may have written: which words are removed there would reveal the names of other tenants'
  * jobs. */
 static char *without_others(const struct service_call *call, struct arena *arena, const char *text,
-                            bool look)
+                            bool search)
 {
     struct buf shown, out;
     buf_init(&shown, 4096);
     buf_init(&out, 4096);
     reason_show(text, scope_tenant(call), scope_others, &shown);
-    look = look && scope_tenant(call) && strcmp(buf_cstr(&shown), text) == 0;
+    search = search && scope_tenant(call) && strcmp(buf_cstr(&shown), text) == 0;
     for (const char *at = buf_cstr(&shown); *at;) {
         const char *end = at;
         while (name_has(*end))
@@ -79,7 +79,7 @@ static char *without_others(const struct service_call *call, struct arena *arena
         const char *bare = end;
         while (bare > at && bare[-1] == '.')
             bare--;
-        if (look && hidden_word(call, at, (size_t)(bare - at)))
+        if (search && hidden_word(call, at, (size_t)(bare - at)))
             (void)buf_str(&out, scope_others);
         else
             (void)buf_append(&out, at, (size_t)(bare - at));
@@ -93,17 +93,17 @@ static char *without_others(const struct service_call *call, struct arena *arena
     buf_fini(&shown);
     buf_fini(&out);
     if (ret)
-        say_once(ret);
+        merge_repeats(ret);
     return ret;
 }
 
 static bool show_reason(const struct service_call *call, struct arena *arena,
-                        Muster__Reason *reason, bool look)
+                        Muster__Reason *reason, bool search)
 {
     if (!reason)
         return true;
-    reason->text = without_others(call, arena, reason->text, look);
-    reason->hint = without_others(call, arena, reason->hint, look);
+    reason->text = without_others(call, arena, reason->text, search);
+    reason->hint = without_others(call, arena, reason->hint, search);
     return reason->text && reason->hint;
 }
 

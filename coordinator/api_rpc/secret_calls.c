@@ -17,7 +17,7 @@
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 
-enum { SECRET_JOBS_TOLD = 8 }; /* listed for each secret; others are counted */
+enum { SECRET_JOBS_SHOWN = 8 }; /* listed for each secret; others are counted */
 
 static int bad_field(struct error *err, const char *field, const char *what)
 {
@@ -45,10 +45,10 @@ static bool note_job(struct arena *arena, const struct job *job, Muster__Secret 
 {
     secret->jobs_count++;
     if (!secret->jobs)
-        secret->jobs = wire_pointers(arena, SECRET_JOBS_TOLD);
+        secret->jobs = wire_pointers(arena, SECRET_JOBS_SHOWN);
     if (!secret->jobs)
         return false;
-    if (secret->n_jobs == SECRET_JOBS_TOLD)
+    if (secret->n_jobs == SECRET_JOBS_SHOWN)
         return true;
     Muster__Secret__Use *use = arena_alloc(arena, sizeof(*use));
     if (!use)
@@ -112,7 +112,7 @@ void call_list_secrets(struct service *service, struct service_call *call, bool 
         service_fail(call, &err);
         return;
     }
-    secrets_look(service->secrets);
+    secrets_read_missing_keys(service->secrets);
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     answer.secrets = wire_pointers(&arena, STORE_SECRETS_MAX);
     bool whole = answer.secrets;

@@ -67,8 +67,8 @@ uint64_t service_secrets_version(struct service *service, const Muster__JobSpec 
     return spec->n_secrets ? hash | 1 : 0;
 }
 
-static bool tell_error(struct arena *arena, const struct error *why, bool later,
-                       Muster__JobShared *ret)
+static bool set_error(struct arena *arena, const struct error *why, bool later,
+                      Muster__JobShared *ret)
 {
     char text[ERROR_MAX];
     (void)str_printf(text, sizeof(text), "%s%s%s%s", why->text, why->hint[0] ? " (" : "", why->hint,
@@ -80,8 +80,8 @@ static bool tell_error(struct arena *arena, const struct error *why, bool later,
 }
 
 /* 0, or why the value is unavailable; E_RESOURCE_EXHAUSTED if memory is out. */
-static int give_one(struct service *service, const struct store_secret *secret, struct arena *arena,
-                    Muster__JobSecret *ret, struct error *why)
+static int open_secret(struct service *service, const struct store_secret *secret,
+                       struct arena *arena, Muster__JobSecret *ret, struct error *why)
 {
     struct buf value;
     buf_init(&value, MAX_SECRET_BYTES + 1);
@@ -98,7 +98,7 @@ static int give_one(struct service *service, const struct store_secret *secret, 
     return rc;
 }
 
-bool service_give_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
+bool service_fill_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
                           Muster__JobShared *ret)
 {
     Muster__JobSecret *all = arena_array(arena, spec->n_secrets, sizeof(*all));
@@ -114,15 +114,15 @@ bool service_give_secrets(struct service *service, const Muster__JobSpec *spec, 
                       tenant_of(spec), spec->secrets[i]->key);
             error_hint(&why, "muster secret set %.63s --tenant %.63s, then submit again", name,
                        tenant_of(spec));
-            return tell_error(arena, &why, false, ret);
+            return set_error(arena, &why, false, ret);
         }
         muster__job_secret__init(&all[i]);
         all[i].variable = spec->secrets[i]->key;
-        int rc = give_one(service, secret, arena, &all[i], &why);
+        int rc = open_secret(service, secret, arena, &all[i], &why);
         if (rc == E_RESOURCE_EXHAUSTED)
             return false;
         if (rc < 0)
-            return tell_error(arena, &why, rc == E_FAILED_PRECONDITION, ret);
+            return set_error(arena, &why, rc == E_FAILED_PRECONDITION, ret);
         ret->secrets[ret->n_secrets++] = &all[i];
     }
     return true;

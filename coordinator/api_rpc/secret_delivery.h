@@ -20,7 +20,7 @@ int service_check_secrets(struct service *service, const Muster__JobSpec *spec, 
 uint64_t service_secrets_version(struct service *service, const Muster__JobSpec *spec);
 /* Fill the secrets of `ret` in the arena, with values or the reason why not; they count as used.
  * False if memory is out. */
-bool service_give_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
+bool service_fill_secrets(struct service *service, const Muster__JobSpec *spec, struct arena *arena,
                           Muster__JobShared *ret);
 
 #endif

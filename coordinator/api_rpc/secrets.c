@@ -212,7 +212,7 @@ int secrets_lost_count(const struct secrets *secrets)
     return count;
 }
 
-void secrets_look(struct secrets *secrets)
+void secrets_read_missing_keys(struct secrets *secrets)
 {
     if (secrets_lost_count(secrets) > 0)
         (void)read_keys(secrets, NULL);
@@ -310,7 +310,7 @@ int secrets_open(struct secrets *secrets, const struct store_secret *secret, str
     char text[KEY_MAX];
     struct seal_text name = seal_name(secret, text), sealed = sealed_of(secret);
     if (secrets_lost(secrets, secret))
-        secrets_look(secrets);
+        secrets_read_missing_keys(secrets);
     if (secrets_lost(secrets, secret))
         return key_missing(secrets, secrets_lost_count(secrets), err);
     int rc = seal_open(&secrets->keys, &name, &sealed, out, err);

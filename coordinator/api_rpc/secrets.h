@@ -51,7 +51,7 @@ int secrets_count(const struct secrets *secrets, const char *tenant);
 bool secrets_lost(const struct secrets *secrets, const struct store_secret *secret);
 int secrets_lost_count(const struct secrets *secrets);
 /* Read the key file if a key is missing. */
-void secrets_look(struct secrets *secrets);
+void secrets_read_missing_keys(struct secrets *secrets);
 bool secrets_opens(struct secrets *secrets, const struct store_secret *secret);
 
 /* E_FAILED_PRECONDITION while keys are missing, E_RESOURCE_EXHAUSTED. Makes the key file if needed.

@@ -116,7 +116,7 @@ static int remember_connection(struct service *service, struct service_call *cal
     call->connection = connection_get(&service->connections, request->peer, request->note);
     if (!call->connection)
         return E_RESOURCE_EXHAUSTED;
-    list_push_back(&call->connection->reads, &call->whose);
+    list_push_back(&call->connection->reads, &call->in_connection);
     return 0;
 }
 
@@ -136,7 +136,7 @@ static struct service_call *call_new(struct service *service, const struct servi
     call->ready.plan = method->plans;
     list_init(&call->ready.link);
     list_init(&call->link);
-    list_init(&call->whose);
+    list_init(&call->in_connection);
     call->service = service;
     call->id = ++service->next_id;
     call->method = method;
@@ -155,7 +155,7 @@ static struct service_call *call_new(struct service *service, const struct servi
         map_set(&service->calls, call->id, call, NULL) < 0) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         budget_close(&service->budgets, budget, method->plans);
-        list_remove(&call->whose);
+        list_remove(&call->in_connection);
         rpc_message_free(call->request);
         free(call->trace);
         free(call);
@@ -218,15 +218,15 @@ void service_everything_changed(struct service *service)
     service_wake_all(service);
 }
 
-static void another_turn(void *arg)
+static void begin_turn(void *arg)
 {
     (void)arg;
 }
 
 /* A long poll must not outlive its token. */
-static bool still_good(struct service *service, const struct service_call *call, struct error *err)
+static bool check_token(struct service *service, const struct service_call *call, struct error *err)
 {
-    if (!call->caller || access_good(call->caller, service_wall_ms(service)))
+    if (!call->caller || access_is_valid(call->caller, service_wall_ms(service)))
         return true;
     error_set(err, E_UNAUTHENTICATED, "this token is good no more");
     return false;
@@ -248,7 +248,7 @@ static void serve_read(struct service *service, struct service_call *call,
     struct error gone = {0};
     if (unreadable)
         service_fail(call, unreadable);
-    else if (!still_good(service, call, &gone))
+    else if (!check_token(service, call, &gone))
         service_fail(call, &gone);
     else
         call->method->read(service, call, last_chance);
@@ -273,7 +273,7 @@ void service_turn_end(struct service *service)
     }
     int64_t again_ms = budgets_end(&service->budgets, now_ms);
     if (again_ms < INT64_MAX)
-        loop_timer_set(service->options.loop, &service->again, again_ms, another_turn, NULL);
+        loop_timer_set(service->options.loop, &service->again, again_ms, begin_turn, NULL);
 }
 
 /* Calls from the driver */
@@ -356,8 +356,8 @@ static void end_reads(struct connection *connection)
     list_init(&left);
     list_splice_back(&left, &connection->reads);
     while (!list_empty(&left)) {
-        struct service_call *call = list_first(&left, struct service_call, whose);
-        list_remove(&call->whose);
+        struct service_call *call = list_first(&left, struct service_call, in_connection);
+        list_remove(&call->in_connection);
         service_call_end(call, &err, NULL);
     }
 }

@@ -99,7 +99,7 @@ static const struct store_token *node_of(struct service *service,
 {
     struct connection *connection =
         connection_find(&service->connections, request->peer, request->note);
-    if (connection && connection->node && access_keeps_node(connection->node))
+    if (connection && connection->node && access_node_is_valid(connection->node))
         return connection->node;
     const struct store_token *node = access_node(service->access, key);
     if (node && !connection)

@@ -15,7 +15,7 @@ void service_call_free(struct service_call *call)
         service->stats.waiting--;
     list_remove(&call->link);
     list_remove(&call->ready.link);
-    list_remove(&call->whose);
+    list_remove(&call->in_connection);
     budget_close(&service->budgets, call->budget, call->method->plans);
     loop_timer_cancel(service->options.loop, &call->timer);
     map_remove(&service->calls, call->id);

@@ -110,7 +110,8 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
         return;
     }
     bool ended = job_state_ended(job->state);
-    int64_t left_ms = ended ? service_settled_wall_ms(service, job) - service_wall_ms(service) : 0;
+    int64_t left_ms =
+        ended ? service_output_complete_ms(service, job) - service_wall_ms(service) : 0;
     bool settled = ended && (left_ms <= 0 || left_ms > LINGER_MAX_MS);
     if (message->follow && !last_chance && page.count == 0 && page.at_end && !settled) {
         arena_fini(&arena);

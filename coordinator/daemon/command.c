@@ -272,7 +272,7 @@ static void renew_keys(struct program *program)
 
 /* Listeners show a replaced file within a second or two. Tokens get its pin only after that;
  * otherwise they would be refused until then. */
-static void look_at_keys(void *arg)
+static void check_keys(void *arg)
 {
     struct program *program = arg;
     int64_t now_ms = loop_now_ms(program->loop);
@@ -282,7 +282,7 @@ static void look_at_keys(void *arg)
     }
     if (now_ms >= program->pin_at_ms)
         coordinator_set_pin(program->coordinator, program->keys.pin);
-    loop_timer_set(program->loop, &program->look, now_ms + KEYS_LOOK_MS, look_at_keys, program);
+    loop_timer_set(program->loop, &program->look, now_ms + KEYS_LOOK_MS, check_keys, program);
 }
 
 static int open_keys(struct program *program, const struct args *args, struct error *err)
@@ -470,7 +470,7 @@ static int start_program(struct program *program, const struct args *args, struc
     if (rc == 0)
         rc = loop_watch(program->loop, program->signals, EPOLLIN, on_signal, program, err);
     if (rc == 0)
-        look_at_keys(program);
+        check_keys(program);
     return rc;
 }
 

@@ -7,7 +7,7 @@
 
 static const int64_t day_ms = 86400000;
 
-static int take_facts(struct keys *keys, struct tls_facts *ret, struct error *err)
+static int read_facts(struct keys *keys, struct tls_facts *ret, struct error *err)
 {
     struct stat now = {0};
     (void)stat(keys->server, &now); /* first: a replacement during the read is noticed later */
@@ -29,13 +29,13 @@ static bool can_renew(const struct keys *keys)
 int keys_renew(struct keys *keys, int64_t wall_ms, struct error *err)
 {
     struct tls_facts facts;
-    int rc = take_facts(keys, &facts, err);
+    int rc = read_facts(keys, &facts, err);
     bool ends = facts.expires_wall_ms - wall_ms <= TLS_RENEW_DAYS * day_ms;
     if (rc != 0 || !can_renew(keys) || (!ends && keys_have_names(keys)))
         return rc;
     rc = tls_make_server_key(keys->server, keys->cluster, keys->names, err);
     if (rc == 0)
-        rc = take_facts(keys, &facts, err);
+        rc = read_facts(keys, &facts, err);
     return rc == 0 ? 1 : rc;
 }
 
@@ -55,7 +55,7 @@ static int use_own(const char *own, struct keys *ret, struct error *err)
     int rc = str_copy(ret->server, sizeof(ret->server), own);
     if (rc != 0)
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", own);
-    return take_facts(ret, &facts, err);
+    return read_facts(ret, &facts, err);
 }
 
 static int find_own(const char *data_dir, struct keys *ret, struct error *err)

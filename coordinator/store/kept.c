@@ -69,7 +69,7 @@ void kept_forget(struct kept *kept, const char *job)
     free(own);
 }
 
-bool kept_knows(const struct kept *kept, const char *job)
+bool kept_has_job(const struct kept *kept, const char *job)
 {
     return strmap_get(&kept->jobs, job);
 }

@@ -18,7 +18,7 @@ void kept_free(struct kept *kept); /* NULL is fine */
 void kept_set(struct kept *kept, const char *tenant, const char *job, int64_t output,
               int64_t metrics);
 void kept_forget(struct kept *kept, const char *job);
-bool kept_knows(const struct kept *kept, const char *job);
+bool kept_has_job(const struct kept *kept, const char *job);
 
 int64_t kept_output_of(const struct kept *kept, const char *job);
 int64_t kept_metrics_of(const struct kept *kept, const char *job);

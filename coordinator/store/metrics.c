@@ -206,7 +206,7 @@ static void forget_job(struct metrics *metrics, const char *id)
 }
 
 /* False if there is nothing left to take from it. */
-static bool take_least_used(struct metrics *metrics, struct owner *owner)
+static bool drop_least_used(struct metrics *metrics, struct owner *owner)
 {
     struct job_metrics *whole = list_first(&owner->whole, struct job_metrics, link);
     struct job_metrics *dropped = list_first(&owner->dropped, struct job_metrics, link);
@@ -241,12 +241,12 @@ static void limit_memory(struct metrics *metrics, const struct metrics_job *of_j
     if (!job)
         return;
     count_bytes(metrics, job);
-    while (owner->jobs > METRICS_JOBS_MAX && take_least_used(metrics, owner))
+    while (owner->jobs > METRICS_JOBS_MAX && drop_least_used(metrics, owner))
         ;
     while (of_job->memory_bytes > 0 && owner->bytes > of_job->memory_bytes &&
-           take_least_used(metrics, owner))
+           drop_least_used(metrics, owner))
         ;
-    while (metrics->bytes > METRICS_MEMORY_MAX_BYTES && take_least_used(metrics, largest(metrics)))
+    while (metrics->bytes > METRICS_MEMORY_MAX_BYTES && drop_least_used(metrics, largest(metrics)))
         ;
 }
 
@@ -370,8 +370,8 @@ int64_t metrics_size(const struct metrics *metrics, const char *id)
 
 /* Rewrite a file that would grow too large from memory. Points not in memory are read first, and
  * samples not yet in the file are added. */
-static int write_anew(struct metrics *metrics, const struct metrics_job *of_job,
-                      const struct buf *out, size_t max_bytes, struct error *err)
+static int rewrite_with(struct metrics *metrics, const struct metrics_job *of_job,
+                        const struct buf *out, size_t max_bytes, struct error *err)
 {
     struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     char path[PATH_MAX];
@@ -391,7 +391,7 @@ static int write_samples(struct metrics *metrics, const struct metrics_job *of_j
     char path[PATH_MAX];
     int rc = path_of(metrics, of_job->id, path);
     if (rc == 0 && job->file_bytes + out->size > max_bytes)
-        return write_anew(metrics, of_job, out, max_bytes, err);
+        return rewrite_with(metrics, of_job, out, max_bytes, err);
     if (rc == 0 && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
     if (rc == 0)

@@ -192,7 +192,7 @@ int store_guard_before(const char *data_dir, struct error *err)
 
 /* Without times: after a query of a file's times its next write must store new ones, which costs a
  * commit a fifth. */
-static int look_at(const char *data_dir, const char *name, struct statx *ret, struct error *err)
+static int stat_file(const char *data_dir, const char *name, struct statx *ret, struct error *err)
 {
     char path[PATH_MAX];
     int rc = path_of(data_dir, name, path, err);
@@ -215,7 +215,7 @@ int store_guard_look(struct store_guard *guard, struct error *err)
     struct statx st;
     if (!guard->on)
         return 0;
-    int rc = look_at(guard->data_dir, "muster.db", &st, err);
+    int rc = stat_file(guard->data_dir, "muster.db", &st, err);
     if (rc < 0)
         return rc;
     if (!guard->inode) {
@@ -230,11 +230,11 @@ int store_guard_look(struct store_guard *guard, struct error *err)
                          guard->data_dir, (long long)guard->size, (long long)st.stx_size);
     guard->size = st.stx_size;
     if (!guard->log_inode) { /* it appears with the first use */
-        if (look_at(guard->data_dir, "muster.db-wal", &st, NULL) == 0)
+        if (stat_file(guard->data_dir, "muster.db-wal", &st, NULL) == 0)
             guard->log_inode = st.stx_ino;
         return 0;
     }
-    rc = look_at(guard->data_dir, "muster.db-wal", &st, err);
+    rc = stat_file(guard->data_dir, "muster.db-wal", &st, err);
     return rc == 0 && st.stx_ino != guard->log_inode ? exchanged(guard, "muster.db-wal", err) : rc;
 }
 

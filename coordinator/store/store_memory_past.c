@@ -101,7 +101,7 @@ static void collect_past(struct store_memory *self, const struct store_past_quer
     }
 }
 
-static void give_past(struct store_memory *self, const struct change *change, store_past_fn fn,
+static void pass_past(struct store_memory *self, const struct change *change, store_past_fn fn,
                       void *arg)
 {
     char *tenant = NULL;
@@ -140,7 +140,7 @@ int store_memory_list_past(struct store *store, const struct store_past_query *q
                          (unsigned long long)query->seq);
     collect_past(self, query, &newest);
     for (struct map_entry *e = strmap_first(&newest); e && left > 0; e = map_next(e), left--)
-        give_past(self, e->value, fn, arg);
+        pass_past(self, e->value, fn, arg);
     strmap_fini(&newest);
     return 0;
 }

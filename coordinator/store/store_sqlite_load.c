@@ -67,7 +67,7 @@ static void finish_reading(struct batch *batch)
     batch->has_reader = false;
 }
 
-static int take_row(struct loading *loading, struct batch *batch, struct error *err)
+static int read_row(struct loading *loading, struct batch *batch, struct error *err)
 {
     sqlite3_stmt *stmt = loading->stmt;
     size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
@@ -85,7 +85,7 @@ static int take_row(struct loading *loading, struct batch *batch, struct error *
     return loading->loader->parse_spec(loading->loader->arg, column(stmt, 2), &row->job->spec, err);
 }
 
-static int take_rows(struct loading *loading, struct batch *batch, struct error *err)
+static int fill_batch(struct loading *loading, struct batch *batch, struct error *err)
 {
     int rc = 0;
     buf_clear(&batch->text);
@@ -96,7 +96,7 @@ static int take_rows(struct loading *loading, struct batch *batch, struct error 
         int step = sqlite3_step(loading->stmt);
         loading->ended = step != SQLITE_ROW;
         if (step == SQLITE_ROW)
-            rc = take_row(loading, batch, err);
+            rc = read_row(loading, batch, err);
         else if (step != SQLITE_DONE)
             return store_sqlite_error(loading->store->db, step, "load jobs", err);
         if (rc < 0)
@@ -134,11 +134,11 @@ static int add_rows(struct loading *loading, struct batch *batch, struct error *
 static int load_batches(struct loading *loading, struct error *err)
 {
     struct batch *batch = &loading->batches[0], *ahead = &loading->batches[1];
-    int rc = take_rows(loading, batch, err);
+    int rc = fill_batch(loading, batch, err);
     while (rc == 0 && batch->count > 0) {
         struct batch *done = batch;
         read_aside(batch);
-        rc = take_rows(loading, ahead, err);
+        rc = fill_batch(loading, ahead, err);
         finish_reading(batch);
         if (rc == 0)
             rc = add_rows(loading, batch, err);

@@ -47,7 +47,7 @@ static bool one_true(sqlite3 *db, const char *sql, sqlite3_value *value)
     return is;
 }
 
-static bool good_job(const char *document)
+static bool job_is_valid(const char *document)
 {
     struct job *job = calloc(1, sizeof(*job));
     bool good = job && document_read_job(document, strlen(document), job, NULL) == 0;
@@ -55,7 +55,7 @@ static bool good_job(const char *document)
     return good;
 }
 
-static bool good_node(const char *document)
+static bool node_is_valid(const char *document)
 {
     struct node *node = calloc(1, sizeof(*node));
     bool good = node && document_read_node(document, strlen(document), node, NULL) == 0;
@@ -64,7 +64,7 @@ static bool good_node(const char *document)
 }
 
 /* Would a coordinator start with it? */
-static bool good_row(sqlite3 *to, const char *table, sqlite3_stmt *row)
+static bool row_is_valid(sqlite3 *to, const char *table, sqlite3_stmt *row)
 {
     bool is_job = strcmp(table, "jobs") == 0, is_node = strcmp(table, "nodes") == 0;
     bool good = true;
@@ -73,7 +73,7 @@ static bool good_row(sqlite3 *to, const char *table, sqlite3_stmt *row)
         if (strcmp(name, "spec") == 0)
             good = one_true(to, "SELECT json_valid(?1)", sqlite3_column_value(row, i));
         else if (strcmp(name, "document") == 0)
-            good = is_job ? good_job(column(row, i)) : good_node(column(row, i));
+            good = is_job ? job_is_valid(column(row, i)) : node_is_valid(column(row, i));
     }
     return good;
 }
@@ -97,7 +97,7 @@ static void count_row(struct copy *copy, bool kept)
 
 static int put_row(struct copy *copy, sqlite3_stmt *row, struct error *err)
 {
-    if (!good_row(copy->to, copy->table, row)) {
+    if (!row_is_valid(copy->to, copy->table, row)) {
         count_row(copy, false);
         return 0;
     }
@@ -325,7 +325,7 @@ static int check_documents(sqlite3 *db, struct error *err)
                                           -1, &stmt, NULL);
     while (rc == 0 && (step == SQLITE_OK || step == SQLITE_ROW) &&
            (step = sqlite3_step(stmt)) == SQLITE_ROW)
-        if (!good_row(db, column(stmt, 0), stmt))
+        if (!row_is_valid(db, column(stmt, 0), stmt))
             rc = error_set(err, E_DATA_LOSS, "%s: the row of %s cannot be read", column(stmt, 0),
                            column(stmt, 1));
     if (rc == 0 && step != SQLITE_DONE)

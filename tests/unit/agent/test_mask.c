@@ -9,7 +9,7 @@ static char *masked(const struct mask *mask, const char *text, size_t step)
     struct mask_stream stream = {0};
     struct buf out = {0};
     for (size_t at = 0, size = strlen(text); at < size; at += step)
-        mask_take(mask, &stream, text + at, size - at < step ? size - at : step, &out);
+        mask_append(mask, &stream, text + at, size - at < step ? size - at : step, &out);
     mask_flush(mask, &stream, &out);
     mask_stream_fini(&stream);
     char *ret = buf_take(&out, NULL);
@@ -71,7 +71,7 @@ Test(mask, without_values_everything_passes_at_once)
     struct mask_stream stream = {0};
     struct buf out = {0};
     cr_assert(mask_add(&mask, "five5") && mask.count == 0);
-    mask_take(&mask, &stream, "five", 4, &out);
+    mask_append(&mask, &stream, "five", 4, &out);
     cr_assert_str_eq(buf_cstr(&out), "five");
     buf_fini(&out);
     mask_fini(&mask);

@@ -113,7 +113,7 @@ static void tell(struct held *held, const char *job, Muster__JobSpec *spec, uint
     shared.spec = spec;
     shared.membership = generation ? &membership : NULL;
     answer.shared = all, answer.n_shared = 1;
-    cr_assert_eq(held_take(held, &answer, NULL), 0);
+    cr_assert_eq(held_merge(held, &answer, NULL), 0);
     held_keep_only(held, &answer);
 }
 

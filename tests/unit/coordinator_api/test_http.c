@@ -50,7 +50,7 @@ static void answer_in_turn(void *arg, struct http_request *request)
     http_reply(request, &none);
 }
 
-static uint64_t whose(void *arg, const struct http_request *request)
+static uint64_t owner_of(void *arg, const struct http_request *request)
 {
     (void)arg;
     return (uint64_t)http_path(request)[1];
@@ -64,7 +64,7 @@ static void open_place(struct place *place)
     struct http_options options = {.address = "127.0.0.1:0",
                                    .handler = place->handler,
                                    .arg = place,
-                                   .whose = whose,
+                                   .owner_of = owner_of,
                                    .unread_max_bytes = (size_t)BODIES * BODY_BYTES};
     cr_assert_eq(http_new(place->loop, &options, &place->http, NULL), 0);
     rest.port = (int)strtol(strrchr(http_url(place->http), ':') + 1, NULL, 10);
