@@ -11,12 +11,9 @@
 #include "common/env/env.h"
 #include "coordinator/api_rpc/service_audit.h"
 #include "coordinator/api_rpc/stored_spec.h"
+#include "coordinator/boot_clock.h"
 #include "coordinator/core/step.h"
 #include "coordinator/forgotten_use.h"
-
-enum { CLOCK_TOLERANCE_MS = 1000 };
-
-static const char clock_key[] = "clock_offset_ms";
 
 static int64_t now_ms(const struct driver *driver)
 {
@@ -30,58 +27,9 @@ static int64_t wall_ms(const struct driver *driver)
 
 /* Loading */
 
-static void shift(int64_t *time_ms, int64_t by_ms)
+static int adjust_clock(struct driver *driver, struct error *err)
 {
-    if (*time_ms == 0)
-        return; /* 0 = none */
-    *time_ms += by_ms;
-    if (*time_ms < 1)
-        *time_ms = 1;
-}
-
-static void shift_job(struct job *job, int64_t by_ms)
-{
-    shift(&job->backoff_until_ms, by_ms);
-    shift(&job->grow_after_ms, by_ms);
-    shift(&job->broken_at_ms, by_ms);
-    shift(&job->stop_deadline_ms, by_ms);
-    shift(&job->runtime_deadline_ms, by_ms);
-    shift(&job->current.since_ms, by_ms);
-    shift(&job->forming.since_ms, by_ms);
-    ledger_shift(&job->ledger, by_ms);
-}
-
-/* Monotonic times are on the clock of their boot; wall time relates two boots. After a reboot (or a
- * jump) active jobs are moved to this boot's clock and written again in the first turn. */
-static int settle_clock(struct driver *driver, struct error *err)
-{
-    char text[STORE_META_VALUE_MAX + 1];
-    int64_t offset = wall_ms(driver) - now_ms(driver), stored = 0;
-    int rc = driver->store->verbs->get_meta(driver->store, clock_key, text, err);
-    if (rc == 0)
-        rc = parse_i64(text, INT64_MIN, INT64_MAX, &stored, err);
-    else if (rc == E_NOT_FOUND)
-        rc = 0;
-    if (rc < 0)
-        return rc;
-    int64_t by_ms = stored - offset;
-    if (by_ms > -CLOCK_TOLERANCE_MS && by_ms < CLOCK_TOLERANCE_MS)
-        return 0;
-    (void)str_printf(text, sizeof(text), "%lld", (long long)offset);
-    struct store *store = driver->store;
-    rc = store->verbs->begin(store, err);
-    if (rc == 0)
-        rc = store->verbs->put_meta(store, clock_key, text, err);
-    for (struct job *job = cluster_first_active_job(driver->cluster); rc == 0 && job;
-         job = cluster_next_active_job(driver->cluster, job)) {
-        shift_job(job, by_ms);
-        rc = store->verbs->put_job(store, job, err);
-    }
-    if (rc == 0)
-        rc = store->verbs->commit(store, err);
-    if (rc < 0)
-        store->verbs->rollback(store);
-    return rc;
+    return boot_clock_adjust(driver->store, driver->cluster, wall_ms(driver) - now_ms(driver), err);
 }
 
 struct tenants_load {
@@ -157,7 +105,7 @@ int driver_init(struct driver *driver, struct error *err)
     actions_init(&driver->actions);
     int rc = load(driver, err);
     if (rc == 0)
-        rc = settle_clock(driver, err);
+        rc = adjust_clock(driver, err);
     driver->clock_unsettled = rc == E_RESOURCE_EXHAUSTED;
     return driver->clock_unsettled ? 0 : rc;
 }
@@ -506,7 +454,7 @@ static void retry(void *arg)
     if (rc == 0)
         rc = load(driver, &err);
     if (rc == 0)
-        rc = settle_clock(driver, &err);
+        rc = adjust_clock(driver, &err);
     if (rc < 0) {
         refuse_from_now(driver, &err);
         return;
