@@ -33,10 +33,10 @@ struct wk_comm *comm_alloc(const struct comm_options *options)
     snprintf(comm->name, sizeof(comm->name), "world");
     memcpy(comm->secret, options->secret, sizeof(comm->secret));
     comm->segment.memory_fd = -1;
-    pthread_mutex_init(&comm->lock, NULL);
+    pthread_mutex_init(&comm->queue.lock, NULL);
     pthread_mutex_init(&comm->fail_lock, NULL);
     pthread_mutex_init(&comm->control_lock, NULL);
-    pthread_cond_init(&comm->changed, NULL);
+    pthread_cond_init(&comm->queue.changed, NULL);
     comm->peers = calloc((size_t)comm->world, sizeof(*comm->peers));
     comm->sources = calloc((size_t)comm->world + 1, sizeof(*comm->sources));
     comm->summands = calloc((size_t)comm->world + 1, sizeof(*comm->summands));
@@ -87,10 +87,10 @@ void comm_release(struct wk_comm *comm)
     free(comm->local_ranks);
     free(comm->scratch);
     free(comm->direct_copy);
-    pthread_cond_destroy(&comm->changed);
+    pthread_cond_destroy(&comm->queue.changed);
     pthread_mutex_destroy(&comm->control_lock);
     pthread_mutex_destroy(&comm->fail_lock);
-    pthread_mutex_destroy(&comm->lock);
+    pthread_mutex_destroy(&comm->queue.lock);
     free(comm);
 }
 

@@ -2,7 +2,7 @@
  *
  * Threads: one at a time runs an operation (the one through the gate of work.c). Only that thread
  * uses links, plans and the epoll. Any thread may fail the communicator: `failure` is set once,
- * under fail_lock. Lock order: lock, control_lock, fail_lock, a child's locks.
+ * under fail_lock. Lock order: queue.lock, control_lock, fail_lock, a child's locks.
  */
 #ifndef COMM_STATE_H
 #define COMM_STATE_H
@@ -38,6 +38,17 @@ struct registered {
     struct wk_arena *arena;
     uint64_t version; /* of its memory when announced */
     uint32_t number;  /* 0: not announced yet */
+};
+
+/* Requests that wait for their turn, and the thread that runs them (work.c). */
+struct work_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic bool running, waiting; /* the gate */
+    bool closing, has_thread;
+    pthread_t thread;
+    struct wk_work *first, *last;
+    int count;
 };
 
 struct summand;
@@ -92,13 +103,7 @@ struct wk_comm {
 
     pthread_mutex_t control_lock;
 
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    _Atomic bool running, waiting; /* the gate, see work.c */
-    bool closing, has_thread;
-    pthread_t thread;
-    struct wk_work *first, *last;
-    int queued;
+    struct work_queue queue;
 };
 
 #endif

@@ -56,7 +56,7 @@ int wk_wait(struct wk_work *work)
 }
 
 /* The gate: `running` belongs to the thread that runs an operation. `waiting` means that some are
- * queued; it changes under comm->lock and sends blocking calls to the end of the queue.
+ * queued; it changes under comm->queue.lock and sends blocking calls to the end of the queue.
  *
  * Leaving is a plain store and a load of `waiting`, which may be reordered: an atomic step would
  * delay the call until its post has left the core. A thread that finds the gate taken and wants to
@@ -66,41 +66,41 @@ int wk_wait(struct wk_work *work)
 static bool gate_take(struct wk_comm *comm)
 {
     bool free = false;
-    return atomic_compare_exchange_strong(&comm->running, &free, true);
+    return atomic_compare_exchange_strong(&comm->queue.running, &free, true);
 }
 
 static bool gate_enter(struct wk_comm *comm)
 {
-    return !atomic_load_explicit(&comm->waiting, memory_order_relaxed) && gate_take(comm);
+    return !atomic_load_explicit(&comm->queue.waiting, memory_order_relaxed) && gate_take(comm);
 }
 
 static void gate_leave(struct wk_comm *comm)
 {
-    atomic_store_explicit(&comm->running, false,
+    atomic_store_explicit(&comm->queue.running, false,
                           comm->fences ? memory_order_seq_cst : memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
-    if (!atomic_load(&comm->waiting))
+    if (!atomic_load(&comm->queue.waiting))
         return;
-    pthread_mutex_lock(&comm->lock);
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->queue.lock);
+    pthread_cond_broadcast(&comm->queue.changed);
+    pthread_mutex_unlock(&comm->queue.lock);
 }
 
 static struct wk_work *queue_pop(struct wk_comm *comm)
 {
-    struct wk_work *work = comm->first;
-    comm->first = work->next;
-    if (!comm->first) {
-        comm->last = NULL;
-        atomic_store(&comm->waiting, false);
+    struct wk_work *work = comm->queue.first;
+    comm->queue.first = work->next;
+    if (!comm->queue.first) {
+        comm->queue.last = NULL;
+        atomic_store(&comm->queue.waiting, false);
     }
-    comm->queued--;
+    comm->queue.count--;
     return work;
 }
 
 static bool may_run_next(struct wk_comm *comm)
 {
-    if (!comm->first)
+    if (!comm->queue.first)
         return false;
     if (gate_take(comm))
         return true;
@@ -112,20 +112,20 @@ static bool may_run_next(struct wk_comm *comm)
 static void *progress_run(void *arg)
 {
     struct wk_comm *comm = arg;
-    pthread_mutex_lock(&comm->lock);
+    pthread_mutex_lock(&comm->queue.lock);
     for (;;) {
-        while (!comm->closing && !may_run_next(comm))
-            pthread_cond_wait(&comm->changed, &comm->lock);
-        if (comm->closing)
+        while (!comm->queue.closing && !may_run_next(comm))
+            pthread_cond_wait(&comm->queue.changed, &comm->queue.lock);
+        if (comm->queue.closing)
             break;
         struct wk_work *work = queue_pop(comm);
-        pthread_mutex_unlock(&comm->lock);
+        pthread_mutex_unlock(&comm->queue.lock);
         int code = collective_run(comm, &work->request);
-        pthread_mutex_lock(&comm->lock);
-        atomic_store(&comm->running, false);
+        pthread_mutex_lock(&comm->queue.lock);
+        atomic_store(&comm->queue.running, false);
         work_end(work, code);
     }
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_unlock(&comm->queue.lock);
     return NULL;
 }
 
@@ -135,32 +135,32 @@ static int start_thread(struct wk_comm *comm)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&comm->thread, NULL, progress_run, comm);
+    int rc = pthread_create(&comm->queue.thread, NULL, progress_run, comm);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    comm->has_thread = rc == 0;
+    comm->queue.has_thread = rc == 0;
     return rc == 0 ? 0 : comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
 }
 
-/* Requires comm->lock. */
+/* Requires comm->queue.lock. */
 static int queue_push(struct wk_comm *comm, const struct request *request, struct wk_work **ret)
 {
-    if (comm->queued >= COMM_QUEUE_MAX)
+    if (comm->queue.count >= COMM_QUEUE_MAX)
         return comm_argument_error(comm, WK_ENOMEM, "%d operations are queued already",
-                                   comm->queued);
-    int rc = comm->has_thread ? 0 : start_thread(comm);
+                                   comm->queue.count);
+    int rc = comm->queue.has_thread ? 0 : start_thread(comm);
     if (rc != 0)
         return rc;
     struct wk_work *work = work_new(request);
     if (!work)
         return comm_argument_error(comm, WK_ENOMEM, "no memory for another operation");
-    if (comm->last)
-        comm->last->next = work;
+    if (comm->queue.last)
+        comm->queue.last->next = work;
     else
-        comm->first = work;
-    comm->last = work;
-    comm->queued++;
-    atomic_store(&comm->waiting, true);
-    pthread_cond_broadcast(&comm->changed);
+        comm->queue.first = work;
+    comm->queue.last = work;
+    comm->queue.count++;
+    atomic_store(&comm->queue.waiting, true);
+    pthread_cond_broadcast(&comm->queue.changed);
     *ret = work;
     return 0;
 }
@@ -177,9 +177,9 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
         rc = collective_run(comm, request);
         gate_leave(comm);
     } else {
-        pthread_mutex_lock(&comm->lock);
+        pthread_mutex_lock(&comm->queue.lock);
         rc = queue_push(comm, request, &work);
-        pthread_mutex_unlock(&comm->lock);
+        pthread_mutex_unlock(&comm->queue.lock);
     }
     if (!work)
         free(request->row_space);
@@ -192,15 +192,15 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
 
 void work_stop(struct wk_comm *comm)
 {
-    pthread_mutex_lock(&comm->lock);
-    bool unfinished = atomic_load(&comm->running) || comm->first;
-    comm->closing = true;
-    pthread_cond_broadcast(&comm->changed);
-    pthread_mutex_unlock(&comm->lock);
+    pthread_mutex_lock(&comm->queue.lock);
+    bool unfinished = atomic_load(&comm->queue.running) || comm->queue.first;
+    comm->queue.closing = true;
+    pthread_cond_broadcast(&comm->queue.changed);
+    pthread_mutex_unlock(&comm->queue.lock);
     if (unfinished)
         wk_comm_abort(comm);
-    if (comm->has_thread)
-        pthread_join(comm->thread, NULL);
-    while (comm->first)
+    if (comm->queue.has_thread)
+        pthread_join(comm->queue.thread, NULL);
+    while (comm->queue.first)
         work_end(queue_pop(comm), atomic_load(&comm->failure));
 }
