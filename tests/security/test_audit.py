@@ -1,4 +1,4 @@
-"""The audit trail stays whatever a caller repeats, and no text of others draws on a terminal (../../../shared/review/security.md H6, M11)."""
+"""The audit trail stays whatever a caller repeats, and no text of others draws on a terminal."""
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""A member neither takes another tenant's folder of checkpoints nor resumes from it (../../../shared/review/security.md M9)."""
+"""A member neither takes another tenant's folder of checkpoints nor resumes from it."""
 import pytest
 from localcluster import wait_for
 

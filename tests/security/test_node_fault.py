@@ -1,5 +1,4 @@
-"""A node that cannot start anything for a reason of its own takes no more work and costs no job a restart
-(../../../shared/review/security.md M12)."""
+"""A node that cannot start anything for a reason of its own takes no more work and costs no job a restart."""
 import json
 import os
 import subprocess

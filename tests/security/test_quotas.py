@@ -1,4 +1,4 @@
-"""A member's flood takes nobody else's places, history, disk or nodes (../../../shared/review/security.md H4, H5, M8, M16)."""
+"""A member's flood takes nobody else's places, history, disk or nodes."""
 import json
 import time
 

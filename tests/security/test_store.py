@@ -1,5 +1,5 @@
 """A coordinator never begins empty by mistake, never acknowledges what it cannot keep, and agents end no work for a store that is not
-theirs (../../../shared/review/security.md H8, M15 and what it says of full disks and the lock)."""
+theirs."""
 import json
 import os
 import re
