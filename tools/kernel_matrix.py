@@ -19,6 +19,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import outcome
+
 ROOT = Path(__file__).resolve().parent.parent
 # What the kernels of OpenBLAS 0.3 need of a CPU: the flags of /proc/cpuinfo.
 CORES = {
@@ -79,28 +81,30 @@ def programs(folder, pattern):
 
 
 def run(job):
-    """One program with one pair: None, or what it said."""
+    """One program with one pair: (cases that passed, why others were skipped, what failed or None)."""
     name, command, pair = job
     try:
         done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace",
-                              timeout=TEST_LIMIT_S, env={**os.environ, **environment(pair)})
+                              timeout=TEST_LIMIT_S, env={**os.environ, **outcome.VERBOSE, **environment(pair)})
         code, out = done.returncode, done.stdout
     except subprocess.TimeoutExpired as late:
         code, out = "none in time", str(late.stdout)
-    if code in (0, 77):
-        return None
     settings = " ".join(f"{key}={value}" for key, value in environment(pair).items())
-    return f"{name}: exit {code}; again: {settings} {' '.join(command)}\n{out[-3000:]}"
+    if code in (0, outcome.SKIPPED):
+        passed, skipped = outcome.read(out, code)
+        return passed, [f"{settings} {name}: {why}" for why in skipped], None
+    return 0, [], f"{name}: exit {code}; again: {settings} {' '.join(command)}\n{out[-3000:]}"
 
 
 def matrix(folder, full, jobs):
-    """(number of runs, what failed) of the tests in a build folder."""
+    """(cases that passed, why others were skipped, what failed) of the tests in a build folder."""
     chosen = programs(folder, ALL if full else FEW)
     runs = [(name, command, pair) for pair in pairs(full) for name, command in chosen.items()]
     with ThreadPoolExecutor(jobs) as pool:
-        failures = [text for text in pool.map(run, runs) if text]
-    return len(runs), failures
+        results = list(pool.map(run, runs))
+    return (sum(passed for passed, _, _ in results), [why for _, skipped, _ in results for why in skipped],
+            [text for _, _, text in results if text])
 
 
 def main():
@@ -114,8 +118,8 @@ def main():
         for table, core in pairs(options.full):
             print(f"{table or 'the best table'}, OpenBLAS's {core or 'own choice'}")
         return 0
-    count, failures = matrix(ROOT / options.build, options.full, options.jobs)
-    print("\n".join(failures) + f"\n{count} runs, {len(failures)} failed" if failures else f"{count} runs, all passed")
+    passed, skipped, failures = matrix(ROOT / options.build, options.full, options.jobs)
+    print("\n".join(failures + skipped + [f"{passed} passed, {len(failures)} programs failed, {len(skipped)} skipped"]))
     return 1 if failures else 0
 
 

@@ -11,7 +11,8 @@ this order, and a step waits for the tree it tests:
     programs    unit, kernels, sim, asan, tsan, long
     processes   system (several files at a time), web, attacks
 
-Each step prints one line when it passes and its output when it fails. The last line counts tests.
+Each step prints one line when it passes and its output when it fails. The last line counts tests: the
+cases that ran, those that failed, and those that were skipped, each named above with its reason.
 """
 import os
 import queue
@@ -21,10 +22,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import kernel_matrix
+import outcome
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 2)
@@ -87,28 +90,31 @@ class Tree:
 
 
 def ctest(preset, *selection, env=None):
-    """(passed, failed, skipped) of the chosen ctest tests."""
+    """(cases that passed, why others were skipped) of the chosen programs."""
     folder = "build" if preset == "dev" else f"build-{preset}"
     code, out = run(["ctest", "--test-dir", folder, "--output-on-failure", "-j", JOBS, *selection],
-                    env={**os.environ, **(env or {})})
-    total = re.search(r"(\d+) tests? failed out of (\d+)", out)
-    if not total:
-        raise Failed(out[-4000:])
-    failed, count = int(total.group(1)), int(total.group(2))
-    skipped = len(re.findall(r"\*\*\*Skipped", out))
-    log = (ROOT / folder / "Testing/Temporary/LastTest.log").read_text(errors="replace") # out has what failed only
-    for line in sorted(set(re.findall(r"^.*SKIPPED:? .*$", log, re.M)))[:20]:
-        print("   ", line.strip())
-    if code or failed:
+                    env={**os.environ, **outcome.VERBOSE, **(env or {})})
+    if code or not re.search(r"tests passed, 0 tests failed out of [1-9]", out):
         start = out.find("***Failed")
         raise Failed(out[max(0, start - 2000):][:20000])
-    return count - skipped, 0, skipped
+    log = (ROOT / folder / "Testing/Temporary/LastTest.log").read_text(errors="replace")  # out has what failed only
+    return outcome.read_log(log, re.findall(r"^\s*\d+ - (\S+) \(Skipped\)$", out, re.M))
 
 
 def pytest_file(path, lane, stop=True, **more):
     """(exit code, output); `lane` keeps its ports apart from those of other lanes, see localcluster.py. `stop`: at the first failure."""
     return run([PYTHON, "-m", "pytest", "-q", "-rs", *(["-x"] if stop else []), "--durations=5", "-p", "no:cacheprovider", str(path)],
                env={**os.environ, "TEST_LANE": str(lane), **more})
+
+
+def pytest_counts(outputs):
+    """(tests that passed, why others were skipped) of runs with -rs. A line of several tests stands for each of them."""
+    passed, skipped = 0, []
+    for out in outputs:
+        passed += sum(map(int, re.findall(r"(\d+) passed\b", out.splitlines()[-1])))
+        for number, why in re.findall(r"^SKIPPED \[(\d+)\] (.*)$", out, re.M):
+            skipped += [why] * int(number)
+    return passed, skipped
 
 
 def pytest(folders, *lanes):
@@ -129,21 +135,15 @@ def pytest(folders, *lanes):
 
     with ThreadPoolExecutor(len(lanes)) as pool:
         results = list(pool.map(one, files))
-    text = "\n".join(out for _, out in results)
-    for line in re.findall(r"^SKIPPED .*$", text, re.M):
-        print("   ", line)
     if any(code for code, _ in results):
         raise Failed("\n".join(out[-12000:] for code, out in results if code))
-    counts = {"passed": 0, "skipped": 0}
-    for number, word in re.findall(r"(\d+) (passed|skipped)\b", "\n".join(out.splitlines()[-1] for _, out in results)):
-        counts[word] += int(number)
-    return counts["passed"], 0, counts["skipped"]
+    return pytest_counts([out for _, out in results])
 
 
 def attacks():
     """Everything that each role can do, for three minutes each, and of all roles at once for eight: a row each of what was seen.
     MUSTER_ATTACK_S: another number of seconds, to try the command itself; TEST_LANE: another lane."""
-    passed, failures = 0, []
+    outputs, failures = [], []
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table"
         for name, seconds, more in (("test_everything_at_once.py", "180", {}), ("test_everything_from_outside.py", "180", {}),
@@ -152,12 +152,12 @@ def attacks():
             shown = table.read_text() if table.exists() else ""
             code, out = pytest_file(ROOT / "tests/security" / name, os.environ.get("TEST_LANE", SYSTEM_LANES), stop=False, **wanted, **more)
             print(table.read_text()[len(shown):] if table.exists() else "", end="", flush=True)
-            passed += sum(map(int, re.findall(r"(\d+) passed", out.splitlines()[-1])))
+            outputs.append(out)
             if code:
                 failures.append(out[-12000:])
     if failures:
         raise Failed("\n".join(failures))
-    return passed, 0, 0
+    return pytest_counts(outputs)
 
 
 def lint():
@@ -165,12 +165,12 @@ def lint():
     code, out = compute(PYTHON, "tools/tidy.py")
     if code:
         raise Failed(out[-8000:])
-    return 1, 0, 0
+    return 1, []
 
 
 def clang():
     build("clang")
-    return 1, 0, 0
+    return 1, []
 
 
 def fuzzers():
@@ -179,19 +179,20 @@ def fuzzers():
         code, out = compute(PYTHON, "tools/fuzz.py", name, str(LONG_FUZZ_SECONDS))
         if code:
             raise Failed(out[-8000:])
-    return len(LONG_FUZZERS), 0, 0
+    return len(LONG_FUZZERS), []
 
 
 def long():
-    return tuple(map(sum, zip(kernels(full=True), fuzzers(), attacks())))
+    results = [kernels(full=True), fuzzers(), attacks()]
+    return sum(passed for passed, _ in results), [why for _, skipped in results for why in skipped]
 
 
 def kernels(full):
     """The numeric tests with other kernels than this machine's own choice, see kernel_matrix.py."""
-    count, failures = kernel_matrix.matrix(ROOT / "build", full, int(JOBS))
+    passed, skipped, failures = kernel_matrix.matrix(ROOT / "build", full, int(JOBS))
     if failures:
         raise Failed("\n".join(failures)[:20000] + "\n")
-    return count, 0, 0
+    return passed, skipped
 
 
 TREES = {"dev": Tree("dev"), "asan": Tree("asan"), "tsan": Tree("tsan", *TSAN_TARGETS)}
@@ -225,24 +226,26 @@ class Report:
     """What lanes say, one at a time, and the sum of it."""
 
     def __init__(self):
-        self.totals, self.ended, self.lock = [0, 0, 0], 0, threading.Lock()
+        self.passed, self.failed, self.skipped = 0, 0, []
+        self.ended, self.lock = 0, threading.Lock()
 
     def step(self, name):
         tree, act = STEPS[name]
-        failure, counts = "", (0, 1, 0)
+        failure, passed, skipped = "", 0, []
         began = time.monotonic()
         try:
             if tree:
                 TREES[tree].wait()
                 began = time.monotonic()
-            counts = act()
+            passed, skipped = act()
         except Exception as mistake:
             failure = told(mistake)
         word = "FAILED" if failure else "ok"
         with self.lock:
-            self.totals = [a + b for a, b in zip(self.totals, counts)]
+            self.passed, self.failed = self.passed + passed, self.failed + bool(failure)
+            self.skipped += [f"{name}: {why}" for why in skipped]
             self.ended += 1
-            print(f"{failure}{name}: {word}, {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {time.monotonic() - began:.0f} s", flush=True)
+            print(f"{failure}{name}: {word}, {passed} passed, {int(bool(failure))} failed, {len(skipped)} skipped, {time.monotonic() - began:.0f} s", flush=True)
 
     def tree(self, name):
         began, failure = time.monotonic(), ""
@@ -281,9 +284,10 @@ def main():
     for lane in lanes:
         lane.join()
     print(f"all steps: {time.monotonic() - start:.0f} s")
-    totals = report.totals
-    print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
-    return 0 if totals[1] == 0 and report.ended == len(set(chosen)) else 1
+    for why, count in sorted(Counter(report.skipped).items()):
+        print(f"skipped: {why}" + (f" ({count} times)" if count > 1 else ""))
+    print(f"{report.passed} passed, {report.failed} failed, {len(report.skipped)} skipped")
+    return 0 if report.failed == 0 and report.ended == len(set(chosen)) else 1
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ static void without_a_limit_the_batch_stays(void)
 static void a_rank_with_less_memory_halves_the_batch_of_all(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    printf("SKIPPED: a limited address space has no room for AddressSanitizer's shadow\n");
+    check_skip("a limited address space has no room for AddressSanitizer's shadow");
     return;
 #endif
     int64_t before = MOST;
@@ -254,14 +254,13 @@ static bool make_group(char ret[256], const char *bytes)
 static void a_groups_limit_halves_the_batch_and_kills_nobody(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    printf("SKIPPED: AddressSanitizer's shadow does not fit into a small group\n");
+    check_skip("AddressSanitizer's shadow does not fit into a small group");
     return;
 #endif
     char group[256];
     for (int own = 0; own < 2; own++) {
         if (!make_group(group, "167772160")) { /* 160 MiB */
-            printf("SKIPPED: no control group can be made here (it takes root and a memory "
-                   "controller)\n");
+            check_skip("no control group can be made: it takes root and a memory controller");
             return;
         }
         struct scene scene = {.group = group, .custom = own};

@@ -130,10 +130,8 @@ Test(confinement, death_by_memory_is_told_from_other_deaths)
     struct cgroup_limits limits = {.memory_bytes = 64 << 20};
     cgroup_create(&rig.home, "test-probe", &limits, &probe);
     cgroup_remove(&probe);
-    if (probe.kind == CGROUP_NONE || probe.why[0]) {
-        fprintf(stderr, "SKIPPED: %s\n", probe.why);
-        return;
-    }
+    if (probe.kind == CGROUP_NONE || probe.why[0])
+        cr_skip_test("%s", probe.why);
     struct error err;
     const char *const argv[] = {"tail", "/dev/zero", NULL};
     struct launch launch = {.key = {.job = "job", .uid = 1},
@@ -194,10 +192,10 @@ Test(confinement, a_cgroup_left_behind_is_taken_over)
     cgroup_create(&rig.home, "test-left", &limits, &left);
     cgroup_create(&rig.home, "test-left", &limits, &own);
     cr_expect_str_eq(own.pids, left.pids);
-    if (left.kind == CGROUP_NONE)
-        fprintf(stderr, "SKIPPED: %s\n", left.why);
     cr_expect_eq(own.kind, left.kind, "%s", own.why);
     cgroup_remove(&own);
+    if (left.kind == CGROUP_NONE)
+        cr_skip_test("%s", left.why);
     cr_expect_neq(access(left.path, F_OK), 0);
     cr_expect(!left.pids[0] || access(left.pids, F_OK) != 0);
 }
@@ -205,10 +203,8 @@ Test(confinement, a_cgroup_left_behind_is_taken_over)
 /* Review M13: a fork bomb took the machine with it. */
 Test(confinement, a_worker_has_as_many_processes_as_it_may)
 {
-    if (!rig.home.pids[0]) {
-        fprintf(stderr, "SKIPPED: no pids controller\n");
-        return;
-    }
+    if (!rig.home.pids[0])
+        cr_skip_test("no pids controller");
     struct error err;
     const char *const argv[] = {
         "sh", "-c", "for i in $(seq 40); do sleep 100 & done; echo all of them=1; wait", NULL};

@@ -105,10 +105,8 @@ Test(workplace, a_folder_without_a_run_is_removed_when_an_agent_starts)
 
 Test(workplace, workers_run_as_the_user_they_are_to)
 {
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
-        return;
-    }
+    if (geteuid() != 0)
+        cr_skip_test("only root can run workers as somebody else");
     rig_as_user(&rig, 65534, 65533);
     struct rig_worker *w = rig_sh(&rig, 1, "id -u; id -g; id -G; touch here && ls");
     cr_assert(rig_until(&rig, &w->ended));
@@ -127,10 +125,8 @@ Test(workplace, a_worker_starts_only_where_its_user_may_be)
 {
     char closed[128], inner[160], path[200];
     struct error err;
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
-        return;
-    }
+    if (geteuid() != 0)
+        cr_skip_test("only root can run workers as somebody else");
     rig_as_user(&rig, 65534, 65533);
     snprintf(closed, sizeof(closed), "%s/closed", rig.dir);
     snprintf(inner, sizeof(inner), "%s/inner", closed);
@@ -161,10 +157,8 @@ Test(workplace, without_its_shim_a_worker_in_namespaces_ends_with_all_it_forked)
     char path[128];
     struct rundir dir;
     struct run_process shim;
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: only root can run workers as somebody else\n");
-        return;
-    }
+    if (geteuid() != 0)
+        cr_skip_test("only root can run workers as somebody else");
     namespaces_find(rig.dir, &rig.namespaces);
     rig_as_user(&rig, 65534, 65533);
     const char *const argv[] = {"/bin/sh", "-c", "setsid sleep 1000 & echo child=$!; wait", NULL};

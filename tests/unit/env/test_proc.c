@@ -306,7 +306,7 @@ Test(proc, another_user_with_the_groups_given)
     char text[128];
     const gid_t groups[] = {34567, 45678};
     if (getuid() != 0)
-        cr_skip("SKIPPED: changing the user needs root");
+        cr_skip_test("changing the user needs root");
     struct proc_spawn how = {.change_user = true, .uid = 12345, .gid = 23456};
     output_of("id -u; id -g; id -G", how, text, sizeof(text));
     cr_assert_str_eq(text, "12345\n23456\n23456\n");
