@@ -138,17 +138,3 @@ void fixture_same(float *ours, const float *expected, size_t count, const char *
               kernels->name, distance);
     free(ours);
 }
-
-char *fixture_reference(const char *file)
-{
-    const char *folder = getenv("MUSTER_REFERENCE");
-    char *path;
-    if (asprintf(&path, "%s/%s", folder ? folder : MUSTER_SOURCE_DIR "/../shared/reference", file) <
-        0)
-        cr_assert_fail("out of memory");
-    if (access(path, R_OK) != 0) {
-        fprintf(stderr, "SKIPPED: no reference data at %s (set MUSTER_REFERENCE)\n", path);
-        cr_skip_test("SKIPPED: no reference data at %s (set MUSTER_REFERENCE)", path);
-    }
-    return path;
-}

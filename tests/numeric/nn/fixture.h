@@ -1,5 +1,5 @@
 /* What the numeric tests share: random arrays, comparison, a bound model and the slope of its loss,
- * every build of the kernels, reference files.
+ * every build of the kernels.
  */
 #ifndef NN_FIXTURE_H
 #define NN_FIXTURE_H
@@ -43,10 +43,5 @@ void fixture_every_build(fixture_check_fn *check);
 float *fixture_copy(const float *x, size_t count);
 void fixture_same(float *ours, const float *expected, size_t count, const char *what,
                   const struct kernel_table *kernels);
-
-/* Path of a file of the reference data, in MUSTER_REFERENCE or beside the checkout; skips the test
- * with the reason when there is none. Freed with free.
- */
-char *fixture_reference(const char *file);
 
 #endif

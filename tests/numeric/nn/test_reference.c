@@ -8,6 +8,7 @@
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/schedule.h"
+#include "tests/lib/reference.h"
 #include "tests/lib/rounding.h"
 #include "tests/lib/safetensors_test.h"
 #include "tests/numeric/nn/fixture.h"
@@ -27,9 +28,9 @@ typedef void visit_fn(struct param *param, const float *expected, size_t count);
 
 static void visit_tensors(struct wk_model *model, const char *name, visit_fn *visit)
 {
-    char *path = fixture_reference(name);
+    char path[REFERENCE_PATH_MAX];
     struct safetensors_test file;
-    cr_assert_eq(safetensors_test_open(path, &file), 0, "%s", path);
+    cr_assert_eq(safetensors_test_open(reference_path(name, path), &file), 0, "%s", path);
     cr_assert_eq(safetensors_test_tensors(&file), (size_t)model->n_params);
     for (int i = 0; i < model->n_params; i++) {
         size_t count = 0;
@@ -39,7 +40,6 @@ static void visit_tensors(struct wk_model *model, const char *name, visit_fn *vi
         visit(&model->params[i], tensor, count);
     }
     safetensors_test_close(&file);
-    free(path);
 }
 
 static void load(struct param *param, const float *expected, size_t count)
@@ -129,9 +129,7 @@ static void train(const struct kernel_table *kernels)
     static const struct wk_gpt_config config = {LAYERS, 2, WIDTH, LENGTH, VOCAB};
     const struct wk_adamw_options adamw = {RATE, 0.9, 0.95, 1e-8, 0.1};
     static const struct wk_schedule_options cosine = {WK_SCHEDULE_COSINE, 4, STEPS, 0.1};
-    char *path = fixture_reference("gpt/gpt.json");
-    json_t *data = json_load_file(path, 0, NULL);
-    cr_assert_not_null(data);
+    json_t *data = reference_json("gpt/gpt.json");
 
     struct fixture f = fixture_new(&config);
     f.model->kernels = kernels;
@@ -151,7 +149,6 @@ static void train(const struct kernel_table *kernels)
     wk_optimizer_free(optimizer);
     fixture_free(&f);
     json_decref(data);
-    free(path);
 }
 
 Test(reference, twenty_steps_with_plain_kernels)

@@ -1,5 +1,6 @@
-/* For check_transformers.py: opens the model at IN, writes the logits behind every prefix of the
- * tokens on standard input to standard output as floats, and saves the model to OUT.
+/* For check_pretrained.py and check_transformers.py: opens the model at IN, writes the logits of
+ * every prefix of the tokens on standard input to standard output as floats, and saves the model
+ * to OUT.
  * Usage: pretrained_logits IN OUT FORMAT FILE_BYTES < TOKENS
  */
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "libworker/step/context.h"
+#include "tests/lib/reference.h"
 #include "tests/lib/safetensors_test.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/nn/fixture.h"
@@ -181,9 +182,9 @@ Test(pretrained, narrow_files_hold_the_rounded_values)
 /* The reference file has GPT-2's names without a prefix and no config.json. */
 Test(pretrained, the_reference_gpt_is_read)
 {
-    char *path = fixture_reference("gpt/gpt_init.safetensors");
+    char path[REFERENCE_PATH_MAX];
     struct safetensors_test file;
-    cr_assert_eq(safetensors_test_open(path, &file), 0);
+    cr_assert_eq(safetensors_test_open(reference_path("gpt/gpt_init.safetensors", path), &file), 0);
     size_t table, positions, norm;
     const float *weights = safetensors_test_tensor(&file, "wte.weight", &table);
     cr_assert(weights && safetensors_test_tensor(&file, "wpe.weight", &positions) &&
@@ -203,7 +204,6 @@ Test(pretrained, the_reference_gpt_is_read)
     }
     finish(&run);
     safetensors_test_close(&file);
-    free(path);
 }
 
 Test(pretrained, a_folder_with_something_in_it_is_left_alone)

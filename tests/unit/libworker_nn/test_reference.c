@@ -1,36 +1,19 @@
-/* Six steps of each optimizer on one vector, as PyTorch took them (reference/gpt/optimizers.json).
- * The settings are those the file was made with.
+/* Six steps of each optimizer on one vector, as PyTorch took them: gpt/optimizers.json of
+ * tests/reference. The settings are those the file was made with.
  */
 #include <criterion/criterion.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
+#include "tests/lib/reference.h"
 #include "tests/lib/rounding.h"
 
 enum { COUNT = 7, STEPS = 6 };
 
 static const double ROUNDINGS = 8; /* of one update */
-
-static json_t *read_reference(void)
-{
-    const char *folder = getenv("MUSTER_REFERENCE");
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/gpt/optimizers.json",
-             folder ? folder : MUSTER_SOURCE_DIR "/../shared/reference");
-    if (access(path, R_OK) != 0) {
-        fprintf(stderr, "SKIPPED: no reference data at %s (set MUSTER_REFERENCE)\n", path);
-        cr_skip_test("SKIPPED: no reference data at %s (set MUSTER_REFERENCE)", path);
-    }
-    json_t *data = json_load_file(path, 0, NULL);
-    cr_assert_not_null(data);
-    return data;
-}
 
 static const json_t *entry_named(const json_t *data, const char *name)
 {
@@ -54,7 +37,7 @@ static void read_floats(const json_t *array, float ret_values[COUNT])
 static void follow(const char *name, struct wk_optimizer *o)
 {
     static const struct param vector = {.name = "x", .dims = 1, .count = COUNT, .decay = true};
-    json_t *data = read_reference();
+    json_t *data = reference_json("gpt/optimizers.json");
     const json_t *entry = entry_named(data, name);
     float x[COUNT], grads[COUNT], after[COUNT];
     cr_assert_eq(optimizer_bind(o, &vector, 1, 0, COUNT, NULL), 0);
