@@ -45,7 +45,9 @@ int paths_runtime_dir(char *ret, size_t size, struct error *err)
     const char *base = absolute_variable("XDG_RUNTIME_DIR");
     int rc = base ? str_printf(ret, size, "%s/muster", base)
                   : str_printf(ret, size, "/tmp/muster-%u", (unsigned)getuid());
-    return rc ? too_long(err, "XDG_RUNTIME_DIR") : 0;
+    if (rc)
+        return too_long(err, "XDG_RUNTIME_DIR");
+    return 0;
 }
 
 static bool is_trusted(uid_t owner)

@@ -183,11 +183,14 @@ int proc_descendants(pid_t pid, pid_t **ret_pids, size_t *ret_count, struct erro
     struct family family = {0};
     int rc = family_read(&family);
     size_t max = family.count < PROC_DESCENDANTS_MAX ? family.count : PROC_DESCENDANTS_MAX;
-    pid_t *found = rc ? NULL : calloc(max + 1, sizeof(*found));
+    pid_t *found = calloc(max + 1, sizeof(*found));
     size_t count = 0;
-    if (!found) {
+    if (rc == 0 && !found)
+        rc = E_RESOURCE_EXHAUSTED;
+    if (rc) {
         free(family.all);
-        return error_set(err, rc ? rc : E_RESOURCE_EXHAUSTED, "cannot read /proc");
+        free(found);
+        return error_set(err, rc, "cannot read /proc");
     }
     for (size_t next = 0; next <= count; next++) { /* breadth first, `pid` itself before them */
         pid_t parent = next ? found[next - 1] : pid;

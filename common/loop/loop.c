@@ -205,7 +205,8 @@ static size_t dispatch_events(struct loop *loop, const struct epoll_event *event
             continue; /* unwatched by an earlier callback of this turn */
         struct watcher watcher = loop->watchers[fd]; /* its callback may move them all */
         watcher.fn(watcher.arg, fd, events[i].events);
-        ran += fd != loop->wake_fd;
+        if (fd != loop->wake_fd)
+            ran++;
     }
     return ran;
 }

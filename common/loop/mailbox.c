@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 
 void mailbox_init(struct mailbox *box, int wake_fd)
@@ -23,11 +24,7 @@ void mailbox_fini(struct mailbox *box)
 
 static void posts_append(struct posts *posts, struct post post)
 {
-    if (posts->count == posts->capacity) {
-        posts->capacity = posts->capacity ? posts->capacity * 2 : 64;
-        posts->items = reallocarray(posts->items, posts->capacity, sizeof(*posts->items));
-        insist(posts->items != NULL);
-    }
+    posts->items = array_reserve(posts->items, posts->count, &posts->capacity, sizeof(post));
     posts->items[posts->count++] = post;
 }
 
@@ -77,9 +74,9 @@ size_t mailbox_run(struct mailbox *box)
         pthread_cond_broadcast(&box->room);
     pthread_mutex_unlock(&box->lock);
 
-    for (size_t i = 0; i < batch.count; i++)
+    for (int i = 0; i < batch.count; i++)
         batch.items[i].fn(batch.items[i].arg);
-    size_t count = batch.count;
+    size_t count = (size_t)batch.count;
     batch.count = 0;
     box->running = batch;
     return count;

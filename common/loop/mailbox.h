@@ -19,7 +19,7 @@ struct post {
 
 struct posts {
     struct post *items;
-    size_t count, capacity;
+    int count, capacity;
 };
 
 struct mailbox {

@@ -40,7 +40,8 @@ int offload_init(struct offload *offload, struct mailbox *box, struct error *err
     while (rc == 0 && offload->thread_count < LOOP_OFFLOAD_THREADS) {
         rc =
             pthread_create(&offload->threads[offload->thread_count], NULL, offload_thread, offload);
-        offload->thread_count += rc == 0;
+        if (rc == 0)
+            offload->thread_count++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {

@@ -123,9 +123,11 @@ static int enter_training(const struct comm_bootstrap_options *options, const st
 {
     struct bootstrap_entry entry;
     int rc = bootstrap_enter(&entry, options, greeting, err);
-    if (rc == 0 && send(call->fd, &entry, sizeof(entry), MSG_NOSIGNAL) != (ssize_t)sizeof(entry))
-        rc = WK_EIO;
-    return rc ? rc : receive_table(call, greeting, ret, err);
+    if (rc)
+        return rc;
+    if (send(call->fd, &entry, sizeof(entry), MSG_NOSIGNAL) != (ssize_t)sizeof(entry))
+        return WK_EIO;
+    return receive_table(call, greeting, ret, err);
 }
 
 int bootstrap_ask(const struct comm_bootstrap_options *options, struct comm_table *ret,

@@ -165,7 +165,9 @@ static int find_double(struct server *server, bool *ret_waiting, struct error *e
 static int look_for_doubles(struct server *server, bool *ret_waiting, struct error *err)
 {
     int rc = bootstrap_rivals_read(&server->rivals, server->options, ret_waiting, err);
-    return rc ? rc : find_double(server, ret_waiting, err);
+    if (rc)
+        return rc;
+    return find_double(server, ret_waiting, err);
 }
 
 static void wait_for_callers(struct server *server, int listen_fd)

@@ -36,7 +36,8 @@ int comm_spin_us(const struct comm_options *options)
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int here = 0;
     for (int r = 0; r < options->world; r++)
-        here += options->hosts[r] == options->hosts[options->rank];
+        if (options->hosts[r] == options->hosts[options->rank])
+            here++;
     return here <= cores ? SPIN_US : 0;
 }
 
