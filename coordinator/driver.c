@@ -164,7 +164,7 @@ static int64_t pass_due_ms(const struct driver *driver)
 static void make_pass(struct driver *driver)
 {
     const struct clock *clock = &driver->env->clock;
-    struct event event = {.kind = EVENT_TICK};
+    struct event event = {.kind = EVENT_PASS};
     if (now_ms(driver) < pass_due_ms(driver))
         return;
     int64_t begun_ms = clock->now_ms(clock->self);

@@ -2,7 +2,7 @@
  * answers.
  *
  *     driver_step ─► coordinator_step ─► actions ─┐   (any number of events in a turn)
- *     turn's end: one pass over the queue for all ┤
+ *     turn's end: EVENT_PASS for all of them      ┤
  *                 all STORE and RECORD ─► commit ─┴─► answers, wake-ups, reads
  *                                           └─ fails ─► every caller gets the error
  *                                                       the cluster is loaded from the store again

@@ -78,7 +78,7 @@ static void end(struct cluster *cluster, const struct job *job, bool pass_later)
 
 static void pass(struct cluster *cluster)
 {
-    struct event event = {.kind = EVENT_TICK, .now_ms = 3000, .wall_ms = 3000};
+    struct event event = {.kind = EVENT_PASS, .now_ms = 3000, .wall_ms = 3000};
     struct actions actions;
     actions_init(&actions);
     coordinator_step(cluster, &event, &actions);

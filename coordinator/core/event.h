@@ -6,7 +6,8 @@
 #include "coordinator/model/cluster.h"
 
 enum event_kind {
-    EVENT_TICK,     /* the time of ACTION_WAKE_AT, or of a postponed pass */
+    EVENT_TICK,     /* the time of ACTION_WAKE_AT */
+    EVENT_PASS,     /* make the pass over the queue that earlier events left to this one */
     EVENT_RESTORED, /* once, after the store was loaded */
     EVENT_NODE_REGISTER,
     EVENT_NODE_REPORT,
@@ -45,7 +46,7 @@ enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };
 struct event {
     enum event_kind kind;
     int64_t now_ms, wall_ms;
-    bool pass_later;  /* more events of this moment follow: leave the pass over the queue to them */
+    bool pass_later;  /* leave the pass over the queue to a later event, such as EVENT_PASS */
     uint64_t request; /* the caller that waits for ACTION_ANSWER; 0 = none */
     union {
         struct {

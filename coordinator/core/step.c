@@ -56,7 +56,8 @@ static void dispatch(struct step *step)
 {
     switch (step->event->kind) {
     case EVENT_TICK:
-        break; /* every step handles what is due */
+    case EVENT_PASS:
+        break; /* every step handles what is due, and makes a wanted pass */
     case EVENT_RESTORED:
         restored(step);
         break;

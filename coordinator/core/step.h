@@ -7,7 +7,8 @@
  *           -> place                           give free nodes to waiting jobs and to growth
  *           -> invariant.c                     (debug, simulation) check the whole cluster
  *
- * Events of one moment share a pass over the queue: all but the last set pass_later.
+ * Many events share one pass over the queue: they set pass_later, and EVENT_PASS follows them. The
+ * driver makes it at the end of its turn.
  *
  * A step looks only at the present state, never at earlier events. Repeated, late and lost reports
  * therefore do no harm.

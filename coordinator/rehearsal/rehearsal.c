@@ -203,7 +203,7 @@ static void perform(struct life *life, const struct action *action)
 static void send(struct life *life, struct event *event)
 {
     event->now_ms = event->wall_ms = life->now_ms;
-    event->pass_later = event->kind != EVENT_TICK; /* all events of a moment share one pass */
+    event->pass_later = event->kind != EVENT_TICK && event->kind != EVENT_PASS;
     life->events++;
     coordinator_step(life->cluster, event, &life->actions);
     for (int pass = 0; pass < 2; pass++) /* answers first: they name the job of the other actions */
@@ -394,7 +394,7 @@ static bool advance(struct life *life)
     const struct heap_node *first = heap_peek(&life->queue);
     int64_t wake_ms = core_wake_at(life->cluster);
     if (cluster_wants_pass(life->cluster) && !(first && first->key <= life->now_ms)) {
-        send(life, &(struct event){.kind = EVENT_TICK});
+        send(life, &(struct event){.kind = EVENT_PASS});
         return true;
     }
     if (first && first->key <= wake_ms) {

@@ -25,7 +25,7 @@ static const struct story_spec one_slot = {.name = "job", .nodes_min = 1, .nodes
 
 static void pass(void)
 {
-    story_send(&s, &(struct event){.kind = EVENT_TICK});
+    story_send(&s, &(struct event){.kind = EVENT_PASS});
 }
 
 static int in_state(enum job_state state)
