@@ -14,7 +14,7 @@
 #include "coordinator/api_rpc/api_rpc.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/api_rpc/service_admit.h"
-#include "coordinator/core/step.h"
+#include "coordinator/model/query.h"
 #include "coordinator/driver.h"
 
 enum {
@@ -310,7 +310,7 @@ void coordinator_halt(struct coordinator *coordinator)
 
 int coordinator_living(const struct coordinator *coordinator)
 {
-    return core_living(coordinator_cluster(coordinator));
+    return cluster_living_workers(coordinator_cluster(coordinator));
 }
 
 const char *coordinator_rpc_url(const struct coordinator *coordinator)

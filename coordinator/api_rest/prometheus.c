@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "coordinator/api_rpc/service.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/stall.h"
 #include "coordinator/model/cluster.h"
 
 #define COUNTED(upper, lower) COUNTED_JOB_##upper,

@@ -15,7 +15,7 @@
 #include "coordinator/api_rpc/service_audit.h"
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/service_wait.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/limits.h"
 
 enum {
     REPORT_ARENA_MAX_BYTES = 128 << 20, /* the unpacked size of the largest RPC message */

@@ -12,7 +12,7 @@
 #include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/rendezvous/secret.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/rpc/message.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/stall.h"
 #include "coordinator/model/reason.h"
 
 bool wire_show_all(struct arena *arena, Muster__Reason *reason)

@@ -1,23 +1,14 @@
-/* The cost of a failure: the restart budget, what refunds it, backoff, and when a job ends because
- * of it.
- *
- * A program that reports steps makes progress with each new step. For a program that reports none,
- * run time replaces it. REFUND_AFTER_MS as a whole gang refund the budget. Equal failures are a
- * crash loop only if each was within CRASH_SOON_MS of its start.
- *
- * A program's own failure is retried only if the spec asks for it (restart.on_failure, ADR 10). The
- * first report of a failure may be from a victim: a rank that exits because its peer's node died is
- * reported seconds before the node is lost. A job that stops for that reason therefore waits until
- * all of its workers have ended, and restarts if one of them was killed from outside. Similarly a
- * charge is refunded if a node is lost before the charged workers have ended.
- */
+#include "coordinator/core/budget.h"
+
 #include <signal.h>
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/rng.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 enum { JITTER_PARTS = 10 }; /* up to a tenth is added to a backoff */
 
@@ -27,22 +18,7 @@ bool budget_counts_steps(const struct job *job)
            job->ledger.best_step > 0;
 }
 
-/* Signals that no program sends itself. */
-static bool is_from_outside(int signal)
-{
-    return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
-}
-
-bool budget_excuses(const struct exit_info *exit)
-{
-    if (exit->lost || exit->unstarted)
-        return true;
-    if (exit->signal)
-        return is_from_outside(exit->signal) && !exit->oom;
-    return exit->code == EXIT_PEER_LOST;
-}
-
-static bool got_on(const struct step *step, const struct job *job)
+static bool made_progress(const struct step *step, const struct job *job)
 {
     if (budget_counts_steps(job))
         return job->step > job->progress_step;
@@ -64,7 +40,7 @@ static void set_backoff(struct step *step, struct job *job)
     job->backoff_until_ms = step->now_ms + delay_ms;
 }
 
-void budget_verdict(struct reason *reason, enum reason_kind kind, const struct job *job)
+void budget_explain(struct reason *reason, enum reason_kind kind, const struct job *job)
 {
     enum { CAUSE_MAX = 380 };
     size_t used = strnlen(reason->text, CAUSE_MAX);
@@ -85,11 +61,11 @@ void budget_verdict(struct reason *reason, enum reason_kind kind, const struct j
                          str_plural(max), REFUND_AFTER_MS / 60000);
 }
 
-static void note_cause(struct step *step, struct job *job, const struct failure *failure)
+static void record_cause(struct step *step, struct job *job, const struct failure *failure)
 {
     bool same = strcmp(job->last_cause, failure->cause) == 0;
     bool soon = budget_counts_steps(job) || failure->lived_ms <= CRASH_SOON_MS;
-    if (got_on(step, job)) {
+    if (made_progress(step, job)) {
         job->progress_step = job->step;
         job->restarts_without_progress = job->same_cause = 0;
     }
@@ -103,7 +79,7 @@ static void note_cause(struct step *step, struct job *job, const struct failure 
     job->excused = failure->excused;
 }
 
-static void restart_counts(struct step *step, struct job *job)
+static void count_restart(struct step *step, struct job *job)
 {
     job->restarts++;
     job->tenant->restarts++;
@@ -121,7 +97,7 @@ static bool is_crash_loop(const struct job *job)
 }
 
 /* The job ends because of its program's own failure, unless that turns out to be a victim's. */
-static void listen(struct job *job, struct reason *reason)
+static void expect_excuse(struct job *job, struct reason *reason)
 {
     job->may_be_excused = true;
     if (strcmp(reason->kind, reason_name(REASON_WORKER_FAILED)) == 0)
@@ -135,36 +111,36 @@ bool budget_charge(struct step *step, struct job *job, struct failure *failure)
 {
     if (!failure->charged)
         return true;
-    note_cause(step, job, failure);
+    record_cause(step, job, failure);
     if (job->spec->restart_max == 0 || failure->hopeless)
         return false;
     if (failure->own && !failure->excused && job->spec->stop_on_failure) {
-        listen(job, &failure->reason);
+        expect_excuse(job, &failure->reason);
         return false;
     }
     if (is_crash_loop(job) || is_spent(job))
         job->may_be_excused = failure->own;
     if (is_crash_loop(job)) {
-        budget_verdict(&failure->reason, REASON_CRASH_LOOP, job);
+        budget_explain(&failure->reason, REASON_CRASH_LOOP, job);
         return false;
     }
     if (is_spent(job)) {
-        budget_verdict(&failure->reason, REASON_RESTART_BUDGET, job);
+        budget_explain(&failure->reason, REASON_RESTART_BUDGET, job);
         return false;
     }
-    restart_counts(step, job);
+    count_restart(step, job);
     return true;
 }
 
 bool budget_ends(struct job *job, const struct exit_info *exit, struct reason *reason)
 {
-    if (!job->spec->stop_on_failure || job->excused || budget_excuses(exit))
+    if (!job->spec->stop_on_failure || job->excused || exit_is_external(exit))
         return false;
-    listen(job, reason);
+    expect_excuse(job, reason);
     return true;
 }
 
-bool budget_is_ours(const struct step *step, const struct job *job, const struct worker *worker)
+bool budget_ended_by_us(const struct step *step, const struct job *job, const struct worker *worker)
 {
     bool overdue = job->state == JOB_STOPPING && step->now_ms >= job->kill_due_ms;
     return worker->should_stop && !worker->exit.lost &&
@@ -172,14 +148,14 @@ bool budget_is_ours(const struct step *step, const struct job *job, const struct
 }
 
 /* The job restarts and is charged for it, so not for a drain or a new size. */
-static bool restarts_charged(const struct job *job)
+static bool is_charged_restart(const struct job *job)
 {
     return job->state == JOB_RESTARTING && job->current.generation &&
            job->charged_generation >= job->current.generation;
 }
 
 /* The charged failure follows from a lost node, which costs nothing. Refund it, once per charge. */
-static void take_back(struct step *step, struct job *job)
+static void refund_charge(struct step *step, struct job *job)
 {
     if (!job->last_cause[0])
         return;
@@ -191,22 +167,22 @@ static void take_back(struct step *step, struct job *job)
     job->backoff_until_ms = step->now_ms;
 }
 
-void budget_hear(struct step *step, struct job *job, const struct worker *worker)
+void budget_note_exit(struct step *step, struct job *job, const struct worker *worker)
 {
     const struct exit_info *exit = &worker->exit;
     bool stops = job->state == JOB_STOPPING && job->may_be_excused;
     bool goes_on = job->state == JOB_RESTARTING || job->state == JOB_REFORMING;
-    bool told = worker->should_stop && !exit->lost && exit->signal != SIGKILL;
-    bool victim = exit->lost && (stops || restarts_charged(job));
-    if ((!stops && !goes_on) || worker_finished(worker) || told || exit->code == EXIT_PEER_LOST ||
-        budget_is_ours(step, job, worker) || !budget_excuses(exit))
+    bool asked = worker->should_stop && !exit->lost && exit->signal != SIGKILL;
+    bool victim = exit->lost && (stops || is_charged_restart(job));
+    if ((!stops && !goes_on) || worker_finished(worker) || asked || exit->code == EXIT_PEER_LOST ||
+        budget_ended_by_us(step, job, worker) || !exit_is_external(exit))
         return;
     if (stops && !victim && (is_spent(job) || is_crash_loop(job)))
         return;
     struct reason reason;
     job->excused = true;
     if (victim)
-        take_back(step, job);
+        refund_charge(step, job);
     if (!stops && !victim)
         return;
     reason_set(&reason, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d on %s: %s",
@@ -222,6 +198,6 @@ bool budget_forgive(struct step *step, struct job *job)
     if (job->ending != JOB_FAILED || !excused || job->cancel_requested || is_spent(job))
         return false;
     job->may_be_excused = job->excused = false;
-    restart_counts(step, job);
+    count_restart(step, job);
     return true;
 }

@@ -1,11 +1,13 @@
-/* A checkpoint counts when this file accepts it: only from the generation that trains now, or from
- * one that ends without a successor. */
+#include "coordinator/core/checkpoint.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 enum { CLOCK_AHEAD_MAX_MS = 86400000 }; /* of a worker's clock; one further ahead is wrong */
 
@@ -83,14 +85,14 @@ static int check_values(const struct checkpoint *checkpoint, struct error *err)
     return E_INVALID_ARGUMENT;
 }
 
-static bool is_before(const struct checkpoint *checkpoint, const struct checkpoint *than)
+static bool precedes(const struct checkpoint *checkpoint, const struct checkpoint *than)
 {
     if (checkpoint->generation != than->generation)
         return checkpoint->generation < than->generation;
     return checkpoint->step < than->step;
 }
 
-static const struct checkpoint *find_path(const struct job *job, const char *path)
+static const struct checkpoint *find_checkpoint(const struct job *job, const char *path)
 {
     for (int i = 0; i < job->checkpoints_count; i++)
         if (strcmp(job->checkpoints[i].path, path) == 0)
@@ -98,35 +100,35 @@ static const struct checkpoint *find_path(const struct job *job, const char *pat
     return NULL;
 }
 
-static void drop(struct job *job, int at)
+static void drop_checkpoint(struct job *job, int at)
 {
     job->checkpoints_count--;
     memmove(job->checkpoints + at, job->checkpoints + at + 1,
             sizeof(*job->checkpoints) * (size_t)(job->checkpoints_count - at));
 }
 
-static void insert(struct job *job, const struct checkpoint *checkpoint)
+static void insert_checkpoint(struct job *job, const struct checkpoint *checkpoint)
 {
-    const struct checkpoint *overwritten = find_path(job, checkpoint->path);
+    const struct checkpoint *overwritten = find_checkpoint(job, checkpoint->path);
     if (overwritten)
-        drop(job, (int)(overwritten - job->checkpoints));
+        drop_checkpoint(job, (int)(overwritten - job->checkpoints));
     struct checkpoint *items =
         realloc(job->checkpoints, sizeof(*items) * ((size_t)job->checkpoints_count + 1));
     insist(items);
     job->checkpoints = items;
     int at = job->checkpoints_count;
-    while (at > 0 && is_before(checkpoint, &items[at - 1]))
+    while (at > 0 && precedes(checkpoint, &items[at - 1]))
         at--;
     memmove(items + at + 1, items + at, sizeof(*items) * (size_t)(job->checkpoints_count - at));
     items[at] = *checkpoint;
     job->checkpoints_count++;
     if (job->checkpoints_count > JOB_CHECKPOINTS_MAX)
-        drop(job, 0);
+        drop_checkpoint(job, 0);
 }
 
 /* Forget the paths that the answer to an earlier commit asked to remove. That answer has arrived;
  * otherwise its request would have been repeated before this one. */
-static void forget_spare(struct job *job)
+static void forget_surplus(struct job *job)
 {
     bool spare[JOB_CHECKPOINTS_MAX + 1];
     int count = job->checkpoints_count;
@@ -135,12 +137,12 @@ static void forget_spare(struct job *job)
         spare[i] = job_checkpoint_spare(job, i);
     for (int i = count - 1; i >= 0; i--)
         if (spare[i])
-            drop(job, i);
+            drop_checkpoint(job, i);
 }
 
 /* Paths to be removed, oldest first; NULL-terminated, NULL if there are none. They stay on the list
  * until the next commit, so that a repeated request gets them again. */
-static const char **list_spare(const struct job *job)
+static const char **list_surplus(const struct job *job)
 {
     const char **paths = calloc((size_t)job->checkpoints_count + 1, sizeof(*paths));
     int count = 0;
@@ -170,10 +172,10 @@ static void record_checkpoint(struct step *step, struct job *job,
 
 /* True for a repeat of an accepted commit. If its worker got a refusal now, it would remove a valid
  * checkpoint. */
-static bool is_known(const struct step *step, const struct job *job)
+static bool is_repeat(const struct step *step, const struct job *job)
 {
     const struct checkpoint *checkpoint = &step->event->checkpoint.checkpoint;
-    const struct checkpoint *known = find_path(job, checkpoint->path);
+    const struct checkpoint *known = find_checkpoint(job, checkpoint->path);
     return step->event->checkpoint.done && known && known->generation == checkpoint->generation &&
            known->step == checkpoint->step;
 }
@@ -185,7 +187,7 @@ void checkpoint_commit(struct step *step)
     struct job *job = cluster_job(step->cluster, step->event->checkpoint.job);
     if (!job)
         error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->checkpoint.job);
-    else if (check_values(&checkpoint, &err) == 0 && !is_known(step, job))
+    else if (check_values(&checkpoint, &err) == 0 && !is_repeat(step, job))
         (void)check_fence(step, job, &err);
     if (err.code) {
         step_refuse(step, &err);
@@ -195,13 +197,13 @@ void checkpoint_commit(struct step *step)
     if (step->event->checkpoint.done) {
         if (checkpoint.wall_ms <= 0 || checkpoint.wall_ms > step->wall_ms + CLOCK_AHEAD_MAX_MS)
             checkpoint.wall_ms = step->wall_ms;
-        if (!is_known(step, job)) {
-            forget_spare(job);
-            insert(job, &checkpoint);
+        if (!is_repeat(step, job)) {
+            forget_surplus(job);
+            insert_checkpoint(job, &checkpoint);
             record_checkpoint(step, job, &checkpoint);
             step_store(step, job);
         }
-        paths = step->event->request ? list_spare(job) : NULL;
+        paths = step->event->request ? list_surplus(job) : NULL;
     }
     step_answer_job(step, job, false);
     if (paths)

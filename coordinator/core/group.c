@@ -1,87 +1,18 @@
-/* One membership of a gang.
- *
- *    fresh gang, or a failure:            form (open) ─► all asked to join ─► published: forming
- *                                                        becomes current, membership is published
- *    growth: form (closed: only new workers know) ─► new ones asked to join ─► open ─► as above
- *    programs that never say Hello:       form (open) ─► all processes run ─► published, not joined
- *
- * A failure meanwhile makes a newer group (restart.c); generations only rise.
- */
-#include <stdlib.h>
-#include <string.h>
+#include "coordinator/core/group.h"
 
 #include "common/base/assert.h"
-#include "common/base/str.h"
-#include "coordinator/core/internal.h"
-
-static uint64_t add_newcomer(struct step *step, struct job *job, const struct newcomer *newcomer,
-                             uint64_t generation, bool held)
-{
-    struct worker worker = {
-        .uid = job->next_uid++,
-        .state = WORKER_ASSIGNED,
-        .held = held,
-        .slot = newcomer->slot,
-        .local_rank = newcomer->local_rank,
-        .born = generation,
-    };
-    (void)str_copy(worker.node, sizeof(worker.node), newcomer->node);
-    job_add_worker(step->cluster, job, &worker);
-    return worker.uid;
-}
-
-static void number_members(struct job *job, const struct group *group)
-{
-    for (int rank = 0; rank < group->world; rank++) {
-        struct worker *worker = job_worker(job, group->members[rank]);
-        worker->rank = rank;
-        worker->generation = group->generation;
-    }
-}
-
-void group_form(struct step *step, struct job *job, const struct formation *formation)
-{
-    int world = formation->kept_count + formation->newcomers_count;
-    struct rank_request *requests = calloc((size_t)world, sizeof(*requests));
-    struct group group = {.generation = job->next_generation++,
-                          .world = world,
-                          .open = formation->open,
-                          .since_ms = step->now_ms};
-    group.members = calloc((size_t)world, sizeof(*group.members));
-    insist(requests && group.members);
-    for (int i = 0; i < formation->kept_count; i++)
-        requests[i] = formation->kept[i];
-    for (int i = 0; i < formation->newcomers_count; i++)
-        requests[formation->kept_count + i] =
-            (struct rank_request){.uid = add_newcomer(step, job, &formation->newcomers[i],
-                                                      group.generation, formation->held),
-                                  .rank = formation->newcomers[i].rank};
-    ranks_assign(requests, world, group.members);
-    const struct worker *first = job_worker(job, group.members[0]);
-    (void)str_copy(group.master_node, sizeof(group.master_node), first->node);
-    group.master_port = cluster_free_port(step->cluster, cluster_node(step->cluster, first->node));
-    step_desired_group(step, job, &job->forming);
-    group_set(step->cluster, job, &job->forming, &group);
-    number_members(job, &job->forming);
-    step_desired_group(step, job, &job->forming);
-    step_settle(step, job);
-    free(requests);
-    free(group.members);
-}
-
-bool group_all_finished(const struct job *job, const struct group *group)
-{
-    for (int rank = 0; rank < group->world; rank++)
-        if (!worker_finished(job_worker(job, group->members[rank])))
-            return false;
-    return group->generation != 0;
-}
-
-bool group_has_asked(const struct worker *worker, uint64_t generation)
-{
-    return worker->endpoint[0] && worker_living(worker) &&
-           (worker->joining == generation || worker->joined == generation);
-}
+#include "coordinator/core/answer.h"
+#include "coordinator/core/deadline.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/failure.h"
+#include "coordinator/core/job_size.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/restart.h"
+#include "coordinator/core/runtime.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 /* True if all members, or all that are not members of `except`, have asked to join. */
 static bool all_asked(const struct job *job, const struct group *group, const struct group *except)
@@ -119,7 +50,7 @@ static void record_generation(struct step *step, const struct job *job, const st
 }
 
 /* The last step any member had completed when it joined: the members make later steps together. */
-static uint64_t best_step(const struct job *job)
+static uint64_t best_joined_step(const struct job *job)
 {
     uint64_t best = 0;
     for (int rank = 0; rank < job->current.world; rank++) {
@@ -138,21 +69,21 @@ static void become_running(struct step *step, struct job *job, const struct reas
     if (job->broken_at_ms) {
         job->recoveries++;
         job->tenant->recoveries++;
-        job->broken_at_step = best_step(job);
+        job->broken_at_step = best_joined_step(job);
     }
     job->cause_wall_ms = 0;
     job->progress_at_ms = step->now_ms;
     job->running_wall_ms = step->wall_ms;
     job_set_state(step, job, JOB_RUNNING, reason);
-    step->place = true; /* it may grow */
+    step->wants_pass = true; /* it may grow */
 }
 
-static void publish(struct step *step, struct job *job, bool joined)
+static void publish_group(struct step *step, struct job *job, bool joined)
 {
     struct reason reason;
     if (job->current.generation && !job->current.broken)
         job->grow_failures = 0;
-    step_desired_group(step, job, &job->current);
+    step_reassign_group(step, job, &job->current);
     group_clear(step->cluster, job, &job->current);
     group_move(&job->current, &job->forming);
     struct group *group = &job->current;
@@ -169,8 +100,8 @@ static void publish(struct step *step, struct job *job, bool joined)
             worker->state = WORKER_JOINED;
     }
     job_forget_workers(job);
-    scale_apply(step, job);
-    step_desired_group(step, job, group);
+    job_size_apply(step, job);
+    step_reassign_group(step, job, group);
     unsigned long long generation = group->generation;
     bool over = group_all_finished(job, group);
     if (joined && group->world == 1)
@@ -193,7 +124,7 @@ static void open_forming(struct step *step, struct job *job)
     struct group *group = &job->forming;
     group->open = true;
     group->since_ms = step->now_ms;
-    step_desired_group(step, job, group);
+    step_reassign_group(step, job, group);
     int newcomers = group->world - job->current.world;
     reason_set(&reason, REASON_GROWING, "%d worker%s the %d that train%s", newcomers,
                newcomers == 1 ? " joins" : "s join", job->current.world,
@@ -210,9 +141,9 @@ static void settle_forming(struct step *step, struct job *job)
         return;
     }
     if (all_asked(job, group, NULL))
-        publish(step, job, true);
+        publish_group(step, job, true);
     else if (step->now_ms >= unaware_at(job, group))
-        publish(step, job, false);
+        publish_group(step, job, false);
 }
 
 /* The program uses libworker after all: its Hello was late. */
@@ -227,11 +158,11 @@ static void settle_late_join(struct step *step, struct job *job)
         if (worker->joined < group->generation)
             worker->joined = group->generation;
     }
-    step_desired_group(step, job, group);
+    step_reassign_group(step, job, group);
     step_settle(step, job);
 }
 
-static void release_held(struct step *step, struct job *job)
+static void release_held_workers(struct step *step, struct job *job)
 {
     if (step->now_ms < job->backoff_until_ms)
         return;
@@ -241,7 +172,7 @@ static void release_held(struct step *step, struct job *job)
             continue;
         worker->held = false;
         job->forming.since_ms = step->now_ms;
-        step_desired(step, worker->node);
+        step_reassign_node(step, worker->node);
         step_store(step, job);
     }
 }
@@ -262,13 +193,13 @@ void group_settle(struct step *step, struct job *job)
     insist(trains->generation);
     if (group_all_finished(job, trains)) {
         if (trains == &job->forming) /* it finished before its kind of program was known */
-            publish(step, job, false);
+            publish_group(step, job, false);
         group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);
         return;
     }
-    release_held(step, job);
-    if (restart_find_failure(step, job, &failure))
+    release_held_workers(step, job);
+    if (failure_find(step, job, &failure))
         restart_recover(step, job, &failure);
     else if (job->forming.generation)
         settle_forming(step, job);
@@ -276,7 +207,7 @@ void group_settle(struct step *step, struct job *job)
         settle_late_join(step, job);
 }
 
-static void earlier(int64_t *at_ms, int64_t candidate_ms)
+static void take_earlier(int64_t *at_ms, int64_t candidate_ms)
 {
     if (candidate_ms < *at_ms)
         *at_ms = candidate_ms;
@@ -286,11 +217,11 @@ int64_t group_wake_at(const struct job *job)
 {
     int64_t at_ms = INT64_MAX;
     if (job->forming.generation) {
-        earlier(&at_ms, group_join_deadline(job, &job->forming));
-        earlier(&at_ms, unaware_at(job, &job->forming));
+        take_earlier(&at_ms, group_join_deadline(job, &job->forming));
+        take_earlier(&at_ms, unaware_at(job, &job->forming));
     } else if (job->current.generation) {
-        earlier(&at_ms, group_join_deadline(job, &job->current));
-        earlier(&at_ms, group_patience_ends(job));
+        take_earlier(&at_ms, group_join_deadline(job, &job->current));
+        take_earlier(&at_ms, group_progress_deadline(job));
     }
     return at_ms;
 }

@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/model/query.h"
 
 #define BROKEN(err, ...) error_set(err, E_INTERNAL, __VA_ARGS__)
 
@@ -14,11 +15,6 @@ struct use { /* of one node, counted again from its workers */
     int slots, cpus_milli;
     int64_t memory_bytes;
 };
-
-static bool is_living(const struct worker *worker)
-{
-    return worker->state != WORKER_EXITED;
-}
 
 static int count_worker(struct use *use, const struct job *job, const struct worker *worker,
                         struct error *err)
@@ -46,7 +42,7 @@ static int check_node(const struct node *node, struct error *err)
         bool any = false;
         for (int i = 0; i < job->workers_count; i++) {
             const struct worker *worker = &job->workers[i];
-            if (!is_living(worker) || strcmp(worker->node, node->name) != 0)
+            if (!worker_living(worker) || strcmp(worker->node, node->name) != 0)
                 continue;
             any = true;
             if (count_worker(&use, job, worker, err) < 0)
@@ -84,7 +80,7 @@ static int check_member(const struct cluster *cluster, const struct job *job,
     bool left = group->broken || ended;
     if (!left && worker->should_stop)
         return BROKEN(err, "job %s: rank %d is a member and asked to stop", job->id, rank);
-    bool finished = !is_living(worker) && worker->exit.code == 0 && worker->exit.signal == 0 &&
+    bool finished = !worker_living(worker) && worker->exit.code == 0 && worker->exit.signal == 0 &&
                     !worker->exit.lost;
     if (!left && !finished && node->state == NODE_LOST)
         return BROKEN(err, "job %s: rank %d is on lost node %s", job->id, rank, node->name);
@@ -154,7 +150,7 @@ static int check_state(const struct job *job, int living, struct error *err)
 
 static int check_stray(const struct job *job, const struct worker *worker, struct error *err)
 {
-    if (!is_living(worker) || worker->should_stop)
+    if (!worker_living(worker) || worker->should_stop)
         return 0;
     if (worker->spare) {
         bool member = group_rank_of(&job->current, worker->uid) >= 0 ||
@@ -206,7 +202,7 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
         return err->code;
     for (int i = 0; i < job->workers_count; i++) {
         const struct worker *worker = &job->workers[i];
-        living += is_living(worker);
+        living += worker_living(worker);
         if (i > 0 && job->workers[i - 1].uid >= worker->uid)
             return BROKEN(err, "job %s: workers out of order", job->id);
         if (worker->uid >= job->next_uid)
@@ -302,14 +298,14 @@ static int staying_slots(const struct cluster *cluster, const struct tenant *ten
     for (const struct job *job = cluster_first_active_job(cluster); job;
          job = cluster_next_active_job(cluster, job))
         for (int i = 0; job->tenant == tenant && i < job->workers_count; i++)
-            if (is_living(&job->workers[i]) && !job->workers[i].should_stop)
+            if (worker_living(&job->workers[i]) && !job->workers[i].should_stop)
                 slots += job->spec->resources.slots;
     return slots;
 }
 
 /* A gang covered by its tenant's guarantee does not end for another tenant. */
-static int check_giver(const struct cluster *cluster, const struct job *job,
-                       const struct seen *seen, struct error *err)
+static int check_victim(const struct cluster *cluster, const struct job *job,
+                        const struct seen *seen, struct error *err)
 {
     const struct job *to = cluster_job(cluster, job->gives_to);
     bool begins = job->state == JOB_PREEMPTING && seen->state != JOB_PREEMPTING;
@@ -336,7 +332,7 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
         return BROKEN(err, "job %s: generations or uids fell", job->id);
     if (job->version < seen->version)
         return BROKEN(err, "job %s: its version fell", job->id);
-    if (check_giver(cluster, job, seen, err) < 0)
+    if (check_victim(cluster, job, seen, err) < 0)
         return err->code;
     uint64_t of = last ? last->generation : 0; /* a later generation may have gone back */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))

@@ -1,82 +1,31 @@
-/* One job.
- *
- *              placed            all joined             growth opened, or a failure
- *   queued ─────────► starting ───────────► running ◄────────────────────► reforming
- *                      ▲   │                   │                               │
- *               placed │   │ failure           │ failure that nobody survives  │
- *                      │   ▼                   ▼                               │
- *                      restarting ◄────────────────────────────────────────────┘
- *
- *   any of these ──► stopping (cancelled, out of restarts, out of time) ──► failed | cancelled
- *   stopping ──► restarting: its program had failed, and then it turns out that a rank was ended
- *   from outside before (budget.c)
- *   starting, running, reforming ──► succeeded when all ranks exit 0 (by stopping if others live)
- *
- *   starting, running, reforming ──► preempting (saves while its grace lasts) ──► queued:
- *   it gave way to another job and waits again
- */
+#include "coordinator/core/job.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/budget.h"
+#include "coordinator/core/checkpoint.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/evict.h"
+#include "coordinator/core/group.h"
+#include "coordinator/core/job_ledger.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/resize.h"
+#include "coordinator/core/restart.h"
+#include "coordinator/core/runtime.h"
+#include "coordinator/core/scale.h"
+#include "coordinator/core/spare.h"
+#include "coordinator/core/stall_watch.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 #include "coordinator/scheduler/defrag.h"
-
-#define BIT(state) (1u << JOB_##state)
-static const unsigned allowed[] = {
-    [JOB_QUEUED] = BIT(STARTING) | BIT(FAILED) | BIT(CANCELLED),
-    [JOB_STARTING] =
-        BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_RUNNING] =
-        BIT(REFORMING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_REFORMING] =
-        BIT(RUNNING) | BIT(RESTARTING) | BIT(PREEMPTING) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_RESTARTING] = BIT(STARTING) | BIT(STOPPING),
-    [JOB_PREEMPTING] = BIT(QUEUED) | BIT(STOPPING) | BIT(SUCCEEDED),
-    [JOB_STOPPING] = BIT(SUCCEEDED) | BIT(FAILED) | BIT(CANCELLED) | BIT(RESTARTING),
-    [JOB_SUCCEEDED] = 0,
-    [JOB_FAILED] = 0,
-    [JOB_CANCELLED] = 0,
-};
-#undef BIT
-
-static bool waits(enum job_state state)
-{
-    return state == JOB_QUEUED || state == JOB_RESTARTING;
-}
-
-void job_set_state(struct step *step, struct job *job, enum job_state state,
-                   const struct reason *reason)
-{
-    insist(allowed[job->state] >> state & 1);
-    struct record *record = step_record(step, "job_state", job, reason->node, reason);
-    (void)str_copy(record->from, sizeof(record->from), job_state_name(job->state));
-    (void)str_copy(record->to, sizeof(record->to), job_state_name(state));
-    job->state = state;
-    job->reason = *reason;
-    if (state != JOB_RUNNING)
-        stall_end(step, job);
-    if (job_state_ended(state))
-        job->ended_wall_ms = step->wall_ms;
-    cluster_job_moved(step->cluster, job, waits(state));
-    if (waits(state))
-        scale_apply(step, job);
-    step_settle(step, job);
-}
-
-void job_set_reason(struct step *step, struct job *job, const struct reason *reason)
-{
-    bool same_kind = strcmp(job->reason.kind, reason->kind) == 0;
-    if (same_kind && strcmp(job->reason.text, reason->text) == 0)
-        return;
-    job->reason = *reason;
-    if (same_kind) /* the blocking jobs change often; only the kind must survive a restart */
-        step_show(step, job);
-    else
-        step_store(step, job);
-}
+#include "coordinator/scheduler/possible.h"
 
 static struct job *new_job(struct step *step)
 {
@@ -148,7 +97,7 @@ void job_submit(struct step *step)
     (void)str_copy(record->to, sizeof(record->to), job_state_name(job->state));
     cluster_job_moved(step->cluster, job, true);
     step_settle(step, job);
-    step->place = true;
+    step->wants_pass = true;
     step_answer_job(step, job, false);
 }
 
@@ -180,55 +129,17 @@ void job_cancel(struct step *step)
     step_answer_job(step, job, false);
 }
 
-static int exit_code_of(const struct job *job, enum job_state ending)
-{
-    enum { CANCELLED_CODE = 130 }; /* as a shell reports Ctrl-C */
-    if (ending == JOB_SUCCEEDED)
-        return 0;
-    if (ending == JOB_CANCELLED)
-        return CANCELLED_CODE;
-    return job->exit_code ? job->exit_code : 1;
-}
-
-static void end(struct step *step, struct job *job)
-{
-    struct reason reason = job->reason;
-    enum job_state ending = job->ending;
-    job->exit_code = exit_code_of(job, ending);
-    job_set_state(step, job, ending, &reason);
-    step->place = true;
-}
-
-void job_stop(struct step *step, struct job *job, enum job_state ending,
-              const struct reason *reason)
-{
-    job->ending = ending;
-    for (int i = 0; i < job->workers_count; i++)
-        worker_stop(step, job, &job->workers[i]);
-    group_clear(step->cluster, job, &job->forming);
-    bool idle = job_living(job) == 0;
-    if (idle &&
-        (job->state == JOB_QUEUED || (ending == JOB_SUCCEEDED && job->state != JOB_RESTARTING))) {
-        job->reason = *reason;
-        end(step, job);
-        return;
-    }
-    job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
-    job->kill_due_ms = step->now_ms + STOP_GRACE_MS;
-    job_set_state(step, job, JOB_STOPPING, reason);
-}
-
 static void settle_stopping(struct step *step, struct job *job)
 {
     struct reason reason;
-    if (job_living(job) == 0 && budget_forgive(step, job)) {
+    if (job_living_workers(job) == 0 && budget_forgive(step, job)) {
         reason = job->reason;
         job->stop_deadline_ms = 0;
         restart_again(step, job, &reason);
         return;
     }
-    if (job_living(job) == 0) {
-        end(step, job);
+    if (job_living_workers(job) == 0) {
+        job_end(step, job);
         return;
     }
     if (!job->stop_deadline_ms || step->now_ms < job->stop_deadline_ms)
@@ -246,7 +157,7 @@ static void settle_stopping(struct step *step, struct job *job)
     }
 }
 
-static void earlier(int64_t *at_ms, int64_t candidate_ms)
+static void take_earlier_set(int64_t *at_ms, int64_t candidate_ms)
 {
     if (candidate_ms > 0 && candidate_ms < *at_ms)
         *at_ms = candidate_ms;
@@ -256,20 +167,20 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
 {
     int64_t at_ms = INT64_MAX;
     if (job->state == JOB_STOPPING || job->state == JOB_PREEMPTING) {
-        earlier(&at_ms, job->stop_deadline_ms);
+        take_earlier_set(&at_ms, job->stop_deadline_ms);
     } else {
-        earlier(&at_ms, job->runtime_deadline_ms);
+        take_earlier_set(&at_ms, job->runtime_deadline_ms);
         if (job->backoff_until_ms > now_ms)
-            earlier(&at_ms, job->backoff_until_ms);
+            take_earlier_set(&at_ms, job->backoff_until_ms);
         if (job->state == JOB_RUNNING && job->grow_after_ms > now_ms)
-            earlier(&at_ms, job->grow_after_ms);
+            take_earlier_set(&at_ms, job->grow_after_ms);
         if (job->state == JOB_RUNNING && resize_due(job) > now_ms)
-            earlier(&at_ms, resize_due(job));
+            take_earlier_set(&at_ms, resize_due(job));
         if (job->state == JOB_RUNNING)
-            earlier(&at_ms, ledger_hangs_at_ms(&job->ledger));
+            take_earlier_set(&at_ms, ledger_hangs_at_ms(&job->ledger));
         if (defrag_rest_ends(job) > now_ms) /* then a waiting job may need it to move */
-            earlier(&at_ms, defrag_rest_ends(job));
-        earlier(&at_ms, group_wake_at(job));
+            take_earlier_set(&at_ms, defrag_rest_ends(job));
+        take_earlier_set(&at_ms, group_wake_at(job));
     }
     /* Due work was just done; if it is still due, look again, but not at once. */
     return at_ms <= now_ms ? now_ms + BEAT_MS : at_ms;
@@ -293,7 +204,7 @@ void job_settle(struct step *step, struct job *job)
         restart_settle(step, job);
         break;
     case JOB_PREEMPTING:
-        preempt_settle(step, job);
+        evict_settle(step, job);
         break;
     case JOB_STOPPING:
         settle_stopping(step, job);
@@ -307,17 +218,11 @@ void job_settle(struct step *step, struct job *job)
         cluster_wake_job(step->cluster, job, wake_at(job, step->now_ms));
 }
 
-bool job_gang_ends(const struct job *job)
-{
-    return job->state == JOB_STOPPING || job->state == JOB_PREEMPTING ||
-           job->state == JOB_RESTARTING;
-}
-
 void job_resumed(struct step *step, struct job *job)
 {
     job->current.since_ms = job->forming.since_ms = step->now_ms;
     job->progress_at_ms = job->ledger.sign_ms = step->now_ms;
-    step_look(step, job);
+    step_revisit(step, job);
 }
 
 /* Monotonic times of an earlier life are meaningless in this one, because the machine may have
@@ -336,7 +241,7 @@ void job_restored(struct step *step, struct job *job)
      * report replaces them, but not for a job that was already stalled when it was stored. */
     if (job->current.generation && !job->stalled_wall_ms)
         job->loss = job->tokens_per_second = NAN;
-    ledger_restored(job, now, step->wall_ms);
+    job_ledger_restored(job, now, step->wall_ms);
     if (job->broken_at_ms)
         job->broken_at_ms = now;
     if (job->stop_deadline_ms)
@@ -344,6 +249,6 @@ void job_restored(struct step *step, struct job *job)
     runtime_restored(step, job);
     if (job->state == JOB_RUNNING && !job->running_wall_ms) /* stored before this field existed */
         job->running_wall_ms = job->started_wall_ms;
-    cluster_job_moved(step->cluster, job, waits(job->state));
+    cluster_job_moved(step->cluster, job, job_state_waits(job->state));
     step_settle(step, job);
 }

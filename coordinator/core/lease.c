@@ -1,22 +1,20 @@
-/* When a node is presumed dead. A closed connection is a hint. The verdict is silence for a whole
- * lease, or reports from the peers of its ranks.
- *
- * Silence does not count while a gang with ranks there completes steps: those ranks take part in
- * each step, and only their agent is unreachable. It does not count while the coordinator was not
- * listening. After its own pause every node gets a new lease, and a late check first processes the
- * reports that have arrived.
- */
-#include <string.h>
+#include "coordinator/core/lease.h"
 
-#include "coordinator/core/internal.h"
+#include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/node_state.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms)
 {
     node->lease_until_ms = step->now_ms + lease_ms;
-    node->late_verdict = false;
+    node->expiry_postponed = false;
     /* a timer that fires too early is set again */
     if (node->timer.index == 0 || node->timer.key > node->lease_until_ms)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
@@ -43,7 +41,7 @@ static const struct job *find_evidence(const struct step *step, const struct nod
 }
 
 /* True if its ranks are known to live although its lease has expired. */
-static bool believe_on(struct step *step, struct node *node)
+static bool keep_by_evidence(struct step *step, struct node *node)
 {
     const struct job *job = find_evidence(step, node);
     struct reason reason;
@@ -71,12 +69,12 @@ void node_lease_due(struct step *step, struct node *node)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
         return;
     }
-    if (step->now_ms - node->timer.key > PUNCTUAL_MS && !node->late_verdict) {
-        node->late_verdict = true;
-        cluster_wake_node(step->cluster, node, step->now_ms + LAST_WORD_MS);
+    if (step->now_ms - node->timer.key > PUNCTUAL_MS && !node->expiry_postponed) {
+        node->expiry_postponed = true;
+        cluster_wake_node(step->cluster, node, step->now_ms + LEASE_GRACE_MS);
         return;
     }
-    if (believe_on(step, node))
+    if (keep_by_evidence(step, node))
         return;
     struct reason reason;
     reason_set(&reason, REASON_LEASE_EXPIRED, "silent for %d ms, longer than its lease", LEASE_MS);
@@ -120,5 +118,5 @@ void node_lose(struct step *step, struct node *node, const struct reason *reason
         lose_workers(step, node, job);
         insist(map_get(&node->jobs, job->sequence) == NULL);
     }
-    step_desired(step, node->name);
+    step_reassign_node(step, node->name);
 }

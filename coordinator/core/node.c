@@ -1,78 +1,23 @@
-/* The states of one machine. `allowed` below has every move; these are the usual ones:
- *
- *         registers          its old workers ended                             nothing runs there
- *   (new) ─────────► joining ─────────────────────► ready ◄─► cordoned ◄─► draining ─────► drained
- *                       ▲                             │           │            │              │
- *                       │                             └───────────┴─────┬──────┴──────────────┘
- *                       │                                               │ connection gone, or the
- *                       │ reports again                                 ▼ coordinator restarted
- *                      lost ◄───────────────────────────────────── unreachable (its workers go on)
- *                             lease expired, or its peers lost it
- *
- * An unreachable node that reports again returns to the state that its administrator set. A lost
- * node that reports again first ends the workers it still runs, then gets new ones. An uncordoned
- * node is ready from each of cordoned, draining and drained. */
+#include "coordinator/core/node.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/name.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
-
-#define BIT(state) (1u << NODE_##state)
-#define DRAINS     (BIT(DRAINING) | BIT(DRAINED))
-static const unsigned allowed[] = {
-    [NODE_JOINING] = BIT(READY) | BIT(CORDONED) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_READY] = BIT(JOINING) | BIT(CORDONED) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_CORDONED] = BIT(JOINING) | BIT(READY) | DRAINS | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_DRAINING] =
-        BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINED) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_DRAINED] =
-        BIT(JOINING) | BIT(READY) | BIT(CORDONED) | BIT(DRAINING) | BIT(UNREACHABLE) | BIT(LOST),
-    [NODE_UNREACHABLE] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | DRAINS | BIT(LOST),
-    [NODE_LOST] = BIT(JOINING) | BIT(READY) | BIT(CORDONED) | DRAINS,
-};
-#undef DRAINS
-#undef BIT
-
-/* Reasons of cordoned nodes that are not an administrator's: a change between them is recorded. */
-static int own_reason(const struct reason *reason)
-{
-    return strcmp(reason->kind, reason_name(REASON_UNKILLABLE)) == 0   ? 1
-           : strcmp(reason->kind, reason_name(REASON_NODE_FAULT)) == 0 ? 2
-                                                                       : 0;
-}
-
-void node_set_state(struct step *step, struct node *node, enum node_state state,
-                    const struct reason *reason)
-{
-    if (node->state == state && own_reason(&node->reason) != own_reason(reason)) {
-        node->reason = *reason;
-        step_store_node(step, node);
-    }
-    if (node->state == state)
-        return;
-    insist(allowed[node->state] >> state & 1);
-    struct record *record = step_record(step, "node_state", NULL, node->name, reason);
-    (void)str_copy(record->from, sizeof(record->from), node_state_name(node->state));
-    (void)str_copy(record->to, sizeof(record->to), node_state_name(state));
-    node->state = state;
-    node->reason = *reason;
-    step->place = true;
-    step_store_node(step, node);
-    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
-        step_look(step, e->value);
-}
-
-bool node_usable(const struct node *node)
-{
-    return node && node->state != NODE_LOST && !node->want_drain;
-}
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/lease.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/node_state.h"
+#include "coordinator/core/report.h"
+#include "coordinator/model/reason.h"
 
 /* The state that an administrator asked for, as far as it is reached; the administrator's text
  * stays. */
-static enum node_state settle_wish(const struct node *node, const char *why, struct reason *ret)
+static enum node_state settle_requested_state(const struct node *node, const char *why,
+                                              struct reason *ret)
 {
     static const char emptying[] = "being emptied by an administrator";
     bool empty = map_first(&node->jobs) == NULL;
@@ -121,22 +66,6 @@ static void cordon_faulty(struct step *step, struct node *node)
     node_set_state(step, node, node->want_drain ? NODE_DRAINING : NODE_CORDONED, &reason);
 }
 
-void node_cannot_start(struct step *step, const char *name, const char *why)
-{
-    enum { PAUSE_MS = 30000, DOUBLINGS_MAX = 5, FORGOTTEN_MS = 3600000 };
-    struct node *node = cluster_node(step->cluster, name);
-    if (!node || node->fault_until_ms > step->now_ms)
-        return;
-    if (step->now_ms - node->fault_at_ms > FORGOTTEN_MS)
-        node->faults = 0;
-    int doublings = node->faults < DOUBLINGS_MAX ? node->faults : DOUBLINGS_MAX;
-    node->faults++;
-    node->fault_at_ms = step->now_ms;
-    node->fault_until_ms = step->now_ms + ((int64_t)PAUSE_MS << doublings);
-    if (str_copy(node->fault_text, sizeof(node->fault_text), why) < 0)
-        (void)str_printf(node->fault_text, sizeof(node->fault_text), "%.240s ...", why);
-}
-
 /* The state of a node with a reporting agent. `why` is an administrator's text now, or "". */
 static void settle_state(struct step *step, struct node *node, const char *why)
 {
@@ -158,10 +87,10 @@ static void settle_state(struct step *step, struct node *node, const char *why)
         return;
     }
     if (node->want_drain || node->want_cordon)
-        state = settle_wish(node, why, &reason);
+        state = settle_requested_state(node, why, &reason);
     else if (*why)
         reason_set(&reason, REASON_ADMINISTRATOR, "%s", why);
-    else if (node->state == NODE_READY && !own_reason(&node->reason))
+    else if (node->state == NODE_READY && !node_own_reason(&node->reason))
         return; /* as with nearly every report */
     else
         reason_set(&reason, REASON_REPORTED, "its agent reports");
@@ -186,14 +115,14 @@ static int check_facts(const struct node *facts, struct error *err)
     return 0;
 }
 
-static void fence(struct step *step, const char *name)
+static void refuse_fenced(struct step *step, const char *name)
 {
     struct error err = {0};
     error_set(&err, E_ABORTED, "fenced: a newer agent speaks for node '%s'", name);
     step_refuse(step, &err);
 }
 
-static void take_facts(struct step *step, struct node *node, const struct node *facts)
+static void apply_facts(struct step *step, struct node *node, const struct node *facts)
 {
     if (node->incarnation != facts->incarnation) {
         if (node->incarnation) {
@@ -235,7 +164,7 @@ static struct node *add_node(struct step *step, const struct node *facts, struct
     return NULL;
 }
 
-static void hear(struct step *step, struct node *node)
+static void note_contact(struct step *step, struct node *node)
 {
     node->connected = true;
     node->gone = false;
@@ -253,7 +182,7 @@ void node_register(struct step *step)
         return;
     }
     if (node && node_was_told_by(node, facts->incarnation)) {
-        fence(step, facts->name);
+        refuse_fenced(step, facts->name);
         return;
     }
     if (!node)
@@ -265,17 +194,17 @@ void node_register(struct step *step)
     /* The same registration again may be a late repeat. Its list of workers is older than later
      * reports, and says nothing about the present. */
     bool news = node->incarnation != facts->incarnation;
-    take_facts(step, node, facts);
+    apply_facts(step, node, facts);
     if (news || node->last_report == 0)
-        hear(step, node);
+        note_contact(step, node);
     if (news) {
-        workers_take(step, node, step->event->node_register.workers,
-                     step->event->node_register.workers_count);
+        reports_apply(step, node, step->event->node_register.workers,
+                      step->event->node_register.workers_count);
         settle_state(step, node, "");
     }
     step_store_node(step, node);
-    step_desired(step, node->name);
-    step->place = true;
+    step_reassign_node(step, node->name);
+    step->wants_pass = true;
     step_answer_node(step, node->name);
 }
 
@@ -286,7 +215,7 @@ void node_report(struct step *step)
     struct node *node = cluster_node(step->cluster, name);
     uint64_t incarnation = step->event->node_report.incarnation;
     if (node && node_was_told_by(node, incarnation)) {
-        fence(step, name);
+        refuse_fenced(step, name);
         return;
     }
     if (!node || node->incarnation != incarnation) { /* or it registered after our backup */
@@ -299,14 +228,14 @@ void node_report(struct step *step)
     }
     if (sequence > node->last_report) {
         node->last_report = sequence;
-        hear(step, node);
-        size_t changed = step->stored.count;
-        workers_take(step, node, step->event->node_report.workers,
-                     step->event->node_report.workers_count);
+        note_contact(step, node);
+        size_t changed = step->to_store.count;
+        reports_apply(step, node, step->event->node_report.workers,
+                      step->event->node_report.workers_count);
         settle_state(step, node, "");
         /* The sequence is stored with the change: after a restart an older report that is still in
          * transit must not count as new. */
-        if (step->stored.count > changed)
+        if (step->to_store.count > changed)
             step_store_node(step, node);
     }
     step_answer_node(step, name);
@@ -376,16 +305,16 @@ void node_command(struct step *step)
     if (*why && node->state == before)
         (void)str_copy(node->reason.text, sizeof(node->reason.text), why);
     for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e))
-        step_look(step, e->value);
+        step_revisit(step, e->value);
     step_store_node(step, node);
-    step->place = true;
+    step->wants_pass = true;
     step_answer_node(step, node->name);
 }
 
 void node_restored(struct step *step, struct node *node)
 {
     node->connected = false;
-    step_desired(step, node->name);
+    step_reassign_node(step, node->name);
     if (node->state == NODE_LOST)
         return;
     struct reason reason;

@@ -1,4 +1,5 @@
-/* Gives free nodes to waiting jobs, then to gangs that may grow. */
+#include "coordinator/core/place.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,16 @@
 #include "common/base/array.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/evict.h"
+#include "coordinator/core/formation.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/resize.h"
+#include "coordinator/core/runtime.h"
+#include "coordinator/core/spare.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/preempt.h"
@@ -24,19 +34,6 @@ struct placing {
     int count, capacity;
     bool restarts; /* a gang ends to restart with more nodes: free nodes are reserved for it */
 };
-
-const char *place_topology_value(const struct cluster *cluster, const struct job *job)
-{
-    if (!job->spec->topology[0])
-        return NULL;
-    for (int i = 0; i < job->workers_count; i++) {
-        const struct worker *worker = &job->workers[i];
-        const struct node *node = cluster_node(cluster, worker->node);
-        if (worker_living(worker) && node)
-            return node_label(node, job->spec->topology);
-    }
-    return NULL;
-}
 
 static struct newcomer *newcomers_of(struct step *step, const struct job *job,
                                      const struct placement *placement, int *ret_count)
@@ -102,7 +99,7 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     keep_ranks(job, placement, newcomers);
     formation.newcomers = newcomers;
     job->step = from ? from->step : 0;
-    job->running_wall_ms = job->room_since_ms = 0;
+    job->running_wall_ms = job->capacity_since_ms = 0;
     job->grow_now = false;
     job->may_be_excused = job->excused = false;
     job->preempted_by[0] = 0;
@@ -117,8 +114,8 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     free(newcomers);
 }
 
-static void grow(struct step *step, struct job *job, const struct newcomer *newcomers, int count,
-                 int nodes)
+static void start_growth(struct step *step, struct job *job, const struct newcomer *newcomers,
+                         int count, int nodes)
 {
     struct formation formation = {.open = false,
                                   .kept_count = job->current.world,
@@ -151,21 +148,21 @@ static bool master_has_port(struct step *step, const struct placement *placement
     return false;
 }
 
-static void note_placed(struct placing *placing, struct job *job, struct placement *placement)
+static void remember_placed(struct placing *placing, struct job *job, struct placement *placement)
 {
     placing->placed = array_reserve(placing->placed, placing->count, &placing->capacity,
                                     sizeof(*placing->placed));
     placing->placed[placing->count++] = (struct placed){.job = job, .placement = *placement};
 }
 
-static void expect_start(struct step *step, struct job *job, int64_t at_ms)
+static void set_expected_start(struct step *step, struct job *job, int64_t at_ms)
 {
     job->starts_at_ms = at_ms;
     job->starts_wall_ms = at_ms ? step->wall_ms + at_ms - step->now_ms : 0;
 }
 
 /* Set the reason for its wait; for a job that had nodes before, also which job has them now. */
-static void say_what_for(struct step *step, struct job *job, const struct reason *blocker)
+static void set_waiting_reason(struct step *step, struct job *job, const struct reason *blocker)
 {
     struct reason reason = *blocker;
     char to[REASON_NAME_MAX];
@@ -184,12 +181,12 @@ static void try_place(struct placing *placing, struct job *job)
     bool ready = pass_is_ready(&placing->pass, job);
     placing->restarts |= resize_under_way(job);
     pass_try(&placing->pass, job, &verdict);
-    expect_start(step, job, verdict.starts_at_ms);
+    set_expected_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
-        say_what_for(step, job, &verdict.reason);
+        set_waiting_reason(step, job, &verdict.reason);
     /* A job that is not ready keeps what the view gave it, so that no later job takes it. */
     if (verdict.placed && ready)
-        note_placed(placing, job, &verdict.placement);
+        remember_placed(placing, job, &verdict.placement);
     else
         placement_fini(&verdict.placement);
     if (!verdict.placed && ready && verdict.fresh)
@@ -202,7 +199,7 @@ static void start_placed(struct placing *placing)
     for (int i = 0; i < placing->count; i++) {
         struct placed *placed = &placing->placed[i];
         pass_extend(&placing->pass, placed->job, &placed->placement);
-        expect_start(placing->step, placed->job, 0);
+        set_expected_start(placing->step, placed->job, 0);
         if (master_has_port(placing->step, &placed->placement, &reason))
             start_gang(placing->step, placed->job, &placed->placement);
         else
@@ -213,20 +210,20 @@ static void start_placed(struct placing *placing)
 
 /* No more room is searched, but the jobs in front, from `job` on, get their present reason. They
  * are up to a thousand, so not in each of many passes. */
-static void tell_front(struct placing *placing, struct job *job)
+static void refresh_front_reasons(struct placing *placing, struct job *job)
 {
     struct reason reason;
-    if (!job || !cluster_tells_front(placing->step->cluster, FRONT_TOLD_MS))
+    if (!job || !cluster_front_reasons_due(placing->step->cluster, FRONT_REASONS_MS))
         return;
-    for (; job && pass_tells(&placing->pass); job = pass_next(&placing->pass))
-        if (pass_tell(&placing->pass, job, &reason) && pass_is_ready(&placing->pass, job))
-            say_what_for(placing->step, job, &reason);
+    for (; job && pass_explains_more(&placing->pass); job = pass_next(&placing->pass))
+        if (pass_explain(&placing->pass, job, &reason) && pass_is_ready(&placing->pass, job))
+            set_waiting_reason(placing->step, job, &reason);
 }
 
 /* Jobs farther back keep the reason of an earlier pass; new jobs need their first. */
-static void tell_new(struct placing *placing)
+static void explain_new_jobs(struct placing *placing)
 {
-    const struct spec *told = NULL;
+    const struct spec *explained = NULL;
     struct reason reason;
     for (struct job *job = placing->first_new; job;
          job = cluster_next_job(placing->step->cluster, job)) {
@@ -235,9 +232,9 @@ static void tell_new(struct placing *placing)
         struct request request = {.spec = job->spec,
                                   .nodes_min = job->spec->nodes_min,
                                   .nodes_max = job->spec->nodes_max};
-        if (!told || !scheduler_same_request(told, job->spec))
+        if (!explained || !request_is_same(explained, job->spec))
             explain_refusal(&placing->pass.view, &request, &reason);
-        told = job->spec;
+        explained = job->spec;
         job_set_reason(placing->step, job, &reason);
     }
 }
@@ -248,14 +245,6 @@ static bool may_grow(const struct job *job, int64_t now_ms)
            job->current.joined && !job->current.broken && !job->forming.generation &&
            job->current.nodes < job->spec->nodes_max && !job->gives_to[0] &&
            job->grow_after_ms <= now_ms;
-}
-
-static bool is_finishing(const struct job *job)
-{
-    for (int i = 0; i < job->workers_count; i++)
-        if (worker_finished(&job->workers[i]))
-            return true;
-    return false;
 }
 
 /* A gang that lost a node gets its spare nodes as members before any other search. */
@@ -270,7 +259,7 @@ static bool grow_by_spares(struct placing *placing, struct job *job)
     int nodes = spare_find(step, job, lacks, newcomers, &count);
     if (nodes > 0) {
         spare_use(step, job, newcomers, count);
-        grow(step, job, newcomers, count, nodes);
+        start_growth(step, job, newcomers, count, nodes);
     }
     free(newcomers);
     return nodes > 0;
@@ -279,13 +268,14 @@ static bool grow_by_spares(struct placing *placing, struct job *job)
 static void try_grow(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
-    if (!may_grow(job, placing->step->now_ms) || is_finishing(job) || grow_by_spares(placing, job))
+    if (!may_grow(job, placing->step->now_ms) || job_is_finishing(job) ||
+        grow_by_spares(placing, job))
         return;
-    if (pass_grow(&placing->pass, job, 1, place_topology_value(placing->step->cluster, job),
+    if (pass_grow(&placing->pass, job, 1, job_topology_value(placing->step->cluster, job),
                   &placement)) {
         int count = 0;
         struct newcomer *newcomers = newcomers_of(placing->step, job, &placement, &count);
-        grow(placing->step, job, newcomers, count, placement.count);
+        start_growth(placing->step, job, newcomers, count, placement.count);
         free(newcomers);
     }
     placement_fini(&placement);
@@ -296,10 +286,10 @@ static void try_resize(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
     struct step *step = placing->step;
-    bool room = resize_is_safe(step, job, &placing->pass) &&
-                pass_grow(&placing->pass, job, resize_least(job),
-                          place_topology_value(step->cluster, job), &placement);
-    resize_found_room(step, job, room ? placement.count : 0);
+    bool is_free = resize_is_safe(step, job, &placing->pass) &&
+                   pass_grow(&placing->pass, job, resize_least(job),
+                             job_topology_value(step->cluster, job), &placement);
+    resize_note_capacity(step, job, is_free ? placement.count : 0);
     placing->restarts |= resize_under_way(job);
     placement_fini(&placement);
 }
@@ -318,10 +308,10 @@ static void try_spare(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};
     int wanted = spare_wanted(job);
-    if (wanted == 0 || is_finishing(job) || placing->pass.given_count > 0) /* the room may be made
-                                                                            * for itself */
+    /* A pass that evicts adds no spares: they could take what is being freed. */
+    if (wanted == 0 || job_is_finishing(job) || placing->pass.evictions_count > 0)
         return;
-    if (pass_spare(&placing->pass, job, wanted, place_topology_value(placing->step->cluster, job),
+    if (pass_spare(&placing->pass, job, wanted, job_topology_value(placing->step->cluster, job),
                    &placement))
         spare_add(placing->step, job, &placement);
     placement_fini(&placement);
@@ -351,8 +341,8 @@ void place_waiting(struct step *step)
     struct job *next;
     while ((next = pass_next(&placing->pass)) && pass_goes_on(&placing->pass))
         try_place(placing, next);
-    tell_front(placing, next);
-    preempt_perform(step, placing->pass.given, placing->pass.given_count);
+    refresh_front_reasons(placing, next);
+    evict_perform(step, placing->pass.evictions, placing->pass.evictions_count);
     start_placed(placing);
     for (struct job *job = cluster_first_flexible_job(step->cluster); job;
          job = cluster_next_flexible_job(step->cluster, job))
@@ -363,7 +353,7 @@ void place_waiting(struct step *step)
          job = cluster_next_flexible_job(step->cluster, job))
         try_spare(placing, job);
     try_resize_all(placing, false);
-    tell_new(placing);
+    explain_new_jobs(placing);
     pass_fini(&placing->pass);
     free(placing->placed);
     free(placing);

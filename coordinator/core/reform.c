@@ -1,12 +1,16 @@
-/* Re-forms a gang in place: survivors keep their memory and their ranks. A rank that died on a
- * living node is replaced there. A lost or drained node is left out if enough nodes remain, or
- * replaced by a free one. */
+#include "coordinator/core/reform.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/formation.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/spare.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/scheduler/scheduler.h"
 
 struct plan {
     struct rank_request *kept;
@@ -20,7 +24,7 @@ struct node_ranks { /* of a group on one node, ascending */
     int count;
 };
 
-static bool has_finished(const struct job *job, const struct group *group)
+static bool any_member_finished(const struct job *job, const struct group *group)
 {
     for (int rank = 0; rank < group->world; rank++)
         if (worker_finished(job_worker(job, group->members[rank])))
@@ -31,8 +35,8 @@ static bool has_finished(const struct job *job, const struct group *group)
 static bool may_survive(const struct job *job)
 {
     return job->spec->elastic == ELASTIC_IN_PLACE && job->current.published &&
-           job->current.joined && !has_finished(job, &job->current) &&
-           !has_finished(job, &job->forming);
+           job->current.joined && !any_member_finished(job, &job->current) &&
+           !any_member_finished(job, &job->forming);
 }
 
 static bool is_current(const struct job *job, const struct group *base, const struct worker *worker)
@@ -123,7 +127,7 @@ static bool find_replacements(struct step *step, struct job *job, const struct g
                               .nodes_max = missing,
                               .avoid = job,
                               .avoid_group = base};
-    request.together = place_topology_value(step->cluster, job);
+    request.together = job_topology_value(step->cluster, job);
     view_init(&view, step->cluster, step->now_ms);
     bool found = scheduler_place(&view, &request, ret, &reason);
     view_fini(&view);
@@ -157,8 +161,8 @@ static void stop_left_behind(struct step *step, struct job *job, const struct gr
     free(kept);
 }
 
-static void carry_out(struct step *step, struct job *job, const struct group *base,
-                      const struct plan *plan, const struct failure *failure)
+static void perform_plan(struct step *step, struct job *job, const struct group *base,
+                         const struct plan *plan, const struct failure *failure)
 {
     stop_left_behind(step, job, base, plan);
     struct formation formation = {
@@ -184,9 +188,9 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
     struct placement extra = {0};
     if (!may_survive(job))
         return false;
-    size_t room = (size_t)(base->world + spec_world(spec, spec->nodes_max));
-    struct plan plan = {.kept = calloc(room, sizeof(*plan.kept)),
-                        .newcomers = calloc(room, sizeof(*plan.newcomers))};
+    size_t capacity = (size_t)(base->world + spec_world(spec, spec->nodes_max));
+    struct plan plan = {.kept = calloc(capacity, sizeof(*plan.kept)),
+                        .newcomers = calloc(capacity, sizeof(*plan.newcomers))};
     insist(plan.kept && plan.newcomers);
     plan_base(step, job, base, failure->growth_only, &plan);
     int missing = spec->nodes_min - plan.nodes, kept = 0;
@@ -200,7 +204,7 @@ bool reform(struct step *step, struct job *job, const struct failure *failure)
         spare_use(step, job, spares, kept);
         plan.newcomers_count += kept;
         add_placed(step, job, &extra, &plan);
-        carry_out(step, job, base, &plan, failure);
+        perform_plan(step, job, base, &plan, failure);
     }
     placement_fini(&extra);
     free(plan.kept);

@@ -1,38 +1,22 @@
-/* Changes the size of gangs that cannot change it in place, because their program does not use
- * libworker or they are `elastic: restart`. They end with grace, and restart from their checkpoint
- * with as many nodes as there are.
- *
- * This costs the work since the checkpoint and the time to start, so it is not done for a node that
- * comes and goes. There must have been room for RESIZE_ROOM_MS, and the gang must have run for
- * RESIZE_SETTLE_MS. Each growth doubles the wait for the next one, unless none was due for
- * GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once.
- *
- * While the gang ends its nodes are free, so it is not done while a waiting job could use them.
- * Until it is due other gangs may use the room for spares; while it ends no spare is added
- * (place.c).
- */
+#include "coordinator/core/resize.h"
+
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/restart.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 #include "coordinator/scheduler/filter.h"
-#include "coordinator/scheduler/pass.h"
-
-static bool is_finishing(const struct job *job)
-{
-    for (int i = 0; i < job->workers_count; i++)
-        if (worker_finished(&job->workers[i]))
-            return true;
-    return false;
-}
 
 bool resize_restarts(const struct job *job)
 {
     bool in_place = job->spec->elastic == ELASTIC_IN_PLACE && job->current.joined;
     return job->state == JOB_RUNNING && job->spec->elastic != ELASTIC_OFF && !in_place &&
            job->current.published && !job->current.broken && !job->forming.generation &&
-           !job->gives_to[0] && !is_finishing(job);
+           !job->gives_to[0] && !job_is_finishing(job);
 }
 
 bool resize_may_grow(const struct job *job)
@@ -48,9 +32,9 @@ int resize_least(const struct job *job)
 
 int64_t resize_due(const struct job *job)
 {
-    int64_t due_ms = job->room_since_ms + RESIZE_ROOM_MS;
-    if (!job->room_since_ms || job->grow_now)
-        return job->room_since_ms;
+    int64_t due_ms = job->capacity_since_ms + RESIZE_CAPACITY_MS;
+    if (!job->capacity_since_ms || job->grow_now)
+        return job->capacity_since_ms;
     if (due_ms < job->current.since_ms + RESIZE_SETTLE_MS)
         due_ms = job->current.since_ms + RESIZE_SETTLE_MS;
     return due_ms < job->grow_after_ms ? job->grow_after_ms : due_ms;
@@ -58,7 +42,7 @@ int64_t resize_due(const struct job *job)
 
 bool resize_is_due(const struct job *job, int64_t now_ms)
 {
-    return job->grow_now || (job->room_since_ms && now_ms >= resize_due(job));
+    return job->grow_now || (job->capacity_since_ms && now_ms >= resize_due(job));
 }
 
 bool resize_under_way(const struct job *job)
@@ -73,7 +57,7 @@ static bool could_run_there(const struct step *step, const struct job *job, cons
         const struct worker *worker = &job->workers[i];
         const struct node *node = cluster_node(step->cluster, worker->node);
         if (worker->local_rank == 0 && worker_living(worker) && node &&
-            !unmet_constraint(node, spec) && node_large_enough(node, spec))
+            !node_unmet_constraint(node, spec) && node_large_enough(node, spec))
             return true;
     }
     return false;
@@ -87,7 +71,7 @@ bool resize_is_safe(const struct step *step, const struct job *job, const struct
     return pass->refusals_count < PASS_REFUSALS_MAX;
 }
 
-static void note_growth(struct step *step, struct job *job)
+static void count_growth(struct step *step, struct job *job)
 {
     int64_t delay_ms = RESIZE_SETTLE_MS;
     if (step->now_ms - job->grow_after_ms >= GROW_BACKOFF_MAX_MS)
@@ -99,21 +83,21 @@ static void note_growth(struct step *step, struct job *job)
         step->now_ms + (delay_ms < GROW_BACKOFF_MAX_MS ? delay_ms : GROW_BACKOFF_MAX_MS);
 }
 
-void resize_found_room(struct step *step, struct job *job, int nodes)
+void resize_note_capacity(struct step *step, struct job *job, int nodes)
 {
     struct reason reason;
     if (nodes == 0) {
-        job->room_since_ms = 0;
+        job->capacity_since_ms = 0;
         return;
     }
-    if (!job->room_since_ms)
-        job->room_since_ms = step->now_ms;
+    if (!job->capacity_since_ms)
+        job->capacity_since_ms = step->now_ms;
     if (step->now_ms < resize_due(job)) {
-        step_look(step, job); /* to be woken at that time */
+        step_revisit(step, job); /* to be woken at that time */
         return;
     }
-    note_growth(step, job);
-    job->room_since_ms = 0;
+    count_growth(step, job);
+    job->capacity_since_ms = 0;
     job->grow_now = false;
     reason_set(&reason, REASON_GROWING,
                "%d more node%s free: it starts again from its checkpoint with %d", nodes,

@@ -1,7 +1,8 @@
-/* The time that max_runtime limits: while a job has nodes, from its first run. It does not count
- * while the job waits for nodes again, after preemption or for a restart without room. */
-#include "common/base/assert.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/runtime.h"
+
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/reason.h"
 
 static int64_t counted_ms(const struct job *job, int64_t wall_ms)
 {

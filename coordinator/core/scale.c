@@ -1,35 +1,17 @@
-/* Changes the number of nodes of an existing job. An elastic gang gives nodes back or grows as soon
- * as possible, in place or by a restart (resize.c). A running gang does not end for a larger
- * minimum before there is room for it. */
+#include "coordinator/core/scale.h"
+
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
-#include "coordinator/scheduler/preempt.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/job_size.h"
+#include "coordinator/core/resize.h"
+#include "coordinator/model/reason.h"
+#include "coordinator/scheduler/possible.h"
+#include "coordinator/scheduler/victim.h"
 
-void scale_apply(struct step *step, struct job *job)
-{
-    int min = job->nodes_min, max = job->nodes_max, has = job->current.nodes;
-    if (!max)
-        return;
-    if (has > 0 && has < min)
-        min = has;
-    if (has > max)
-        max = has;
-    if (job->forming.generation && job->forming.nodes < min)
-        min = job->forming.nodes;
-    if (job->forming.generation && job->forming.nodes > max)
-        max = job->forming.nodes;
-    if (job->spec->nodes_min == min && job->spec->nodes_max == max)
-        return;
-    struct spec *resized = spec_resize(job->spec, min, max);
-    spec_release(job->spec);
-    job->spec = resized;
-    cluster_job_moved(step->cluster, job, job->waiting);
-}
-
-static void give_back(struct step *step, struct job *job)
+static void release_surplus_nodes(struct step *step, struct job *job)
 {
     const struct group *group = &job->current;
     int beyond = group->nodes - job->nodes_max;
@@ -45,8 +27,8 @@ void scale_settle(struct step *step, struct job *job)
     if (!job->nodes_max || job->state != JOB_RUNNING || job->current.nodes <= job->nodes_max ||
         job->gives_to[0])
         return;
-    if (preempt_may_shrink(job))
-        give_back(step, job);
+    if (job_may_shrink(job))
+        release_surplus_nodes(step, job);
     else if (resize_restarts(job))
         resize_shrink(step, job);
 }
@@ -59,7 +41,7 @@ static bool is_fixed(const struct job *job, int min, int max)
     return job->spec->elastic == ELASTIC_OFF && !same && (begun || min != max);
 }
 
-static int check(struct step *step, const struct job *job, struct error *err)
+static int check_scale(struct step *step, const struct job *job, struct error *err)
 {
     int min = step->event->job_scale.nodes_min, max = step->event->job_scale.nodes_max;
     if (!job) {
@@ -95,7 +77,7 @@ void job_scale(struct step *step)
     struct error err = {0};
     struct reason reason;
     struct job *job = cluster_job(step->cluster, step->event->job_scale.id);
-    if (check(step, job, &err) < 0) {
+    if (check_scale(step, job, &err) < 0) {
         step_refuse(step, &err);
         return;
     }
@@ -113,11 +95,11 @@ void job_scale(struct step *step)
     job->grow_after_ms = 0;
     job->grow_failures = 0;
     job->grow_now = true;
-    scale_apply(step, job);
+    job_size_apply(step, job);
     reason_set(&reason, REASON_SCALED, "%d..%d nodes from now on%s%.300s", job->nodes_min,
                job->nodes_max, why && why[0] ? ": " : "", why ? why : "");
     step_record(step, "scale", job, NULL, &reason);
     step_settle(step, job);
-    step->place = true;
+    step->wants_pass = true;
     step_answer_job(step, job, false);
 }

@@ -1,14 +1,15 @@
-/* Hot spares: a gang of full size keeps additional nodes. Their slots belong to workers that are in
- * no group and unknown to agents, and count for the tenant like others. A gang that loses a node
- * uses them before any other search. They join the next group if it has fewer nodes than its
- * minimum; otherwise the gang grows while it trains. */
+#include "coordinator/core/spare.h"
+
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
-static bool is_kept(const struct worker *worker)
+static bool is_living_spare(const struct worker *worker)
 {
     return worker->spare && worker_living(worker);
 }
@@ -17,11 +18,12 @@ static int count_nodes(const struct job *job)
 {
     int workers = 0;
     for (int i = 0; i < job->workers_count; i++)
-        workers += is_kept(&job->workers[i]);
+        workers += is_living_spare(&job->workers[i]);
     return workers / job->spec->workers_per_node;
 }
 
-static void tell(struct step *step, const struct job *job, const char *node, const char *what)
+static void record_spare(struct step *step, const struct job *job, const char *node,
+                         const char *what)
 {
     struct reason reason;
     reason_set(&reason, REASON_SPARE, "node %s %s", node, what);
@@ -30,12 +32,12 @@ static void tell(struct step *step, const struct job *job, const char *node, con
 }
 
 /* Its slots are free; the entry is forgotten with the next group. */
-static void let_go(struct step *step, struct job *job, struct worker *worker)
+static void release_spare(struct step *step, struct job *job, struct worker *worker)
 {
     worker->exit = (struct exit_info){.signal = 15, .wall_ms = step->wall_ms};
     job_worker_gone(step->cluster, job, worker);
     step_settle(step, job);
-    step->place = true;
+    step->wants_pass = true;
 }
 
 void spare_end(struct step *step, struct job *job, struct worker *worker, const char *why)
@@ -43,9 +45,9 @@ void spare_end(struct step *step, struct job *job, struct worker *worker, const 
     char what[200];
     if (worker->local_rank == 0) {
         (void)str_printf(what, sizeof(what), "is kept no longer: %.160s", why);
-        tell(step, job, worker->node, what);
+        record_spare(step, job, worker->node, what);
     }
-    let_go(step, job, worker);
+    release_spare(step, job, worker);
 }
 
 static bool may_stay(const struct step *step, const struct worker *worker)
@@ -57,7 +59,7 @@ static bool may_stay(const struct step *step, const struct worker *worker)
 void spare_settle(struct step *step, struct job *job)
 {
     for (int i = 0; i < job->workers_count; i++)
-        if (is_kept(&job->workers[i]) && !may_stay(step, &job->workers[i]))
+        if (is_living_spare(&job->workers[i]) && !may_stay(step, &job->workers[i]))
             spare_end(step, job, &job->workers[i], "it is being emptied");
 }
 
@@ -84,7 +86,7 @@ void spare_add(struct step *step, struct job *job, const struct placement *place
             (void)str_copy(worker.node, sizeof(worker.node), placement->nodes[i].name);
             job_add_worker(step->cluster, job, &worker);
         }
-        tell(step, job, placement->nodes[i].name, "is kept in case one is lost");
+        record_spare(step, job, placement->nodes[i].name, "is kept in case one is lost");
     }
     step_settle(step, job);
 }
@@ -95,7 +97,7 @@ int spare_find(struct step *step, const struct job *job, int nodes, struct newco
     int each = job->spec->workers_per_node, count = 0;
     for (int i = 0; i < job->workers_count && count < nodes * each; i++) {
         const struct worker *worker = &job->workers[i];
-        if (!is_kept(worker) || !may_stay(step, worker))
+        if (!is_living_spare(worker) || !may_stay(step, worker))
             continue;
         ret[count++] = (struct newcomer){.node = cluster_node(step->cluster, worker->node)->name,
                                          .slot = worker->slot,
@@ -111,11 +113,11 @@ void spare_use(struct step *step, struct job *job, const struct newcomer *newcom
 {
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
-        for (int n = 0; n < count && is_kept(worker); n++)
+        for (int n = 0; n < count && is_living_spare(worker); n++)
             if (strcmp(worker->node, newcomers[n].node) == 0 && worker->slot == newcomers[n].slot) {
                 if (worker->local_rank == 0)
-                    tell(step, job, worker->node, "becomes a member");
-                let_go(step, job, worker);
+                    record_spare(step, job, worker->node, "becomes a member");
+                release_spare(step, job, worker);
             }
     }
 }

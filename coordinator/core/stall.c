@@ -1,7 +1,5 @@
-/* Finds the ranks that delay a running gang. A stuck rank reports nothing, but the ranks that wait
- * for it in a collective do: a rank that is waited for and does not wait itself is behind. A rank
- * that was stopped during a wait still seems to wait, but in an earlier operation than the ranks
- * that wait for it. Connecting counts as the operation before the first. */
+#include "coordinator/core/stall.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,76 +7,77 @@
 #include "common/base/assert.h"
 #include "common/base/buf.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 enum { NAMED_MAX = 4, TEXT_MAX = sizeof(((struct reason *)0)->text) };
 
 struct stall {
     const struct job *job;
-    int behind[NAMED_MAX];
-    int behind_count; /* total number */
+    int late[NAMED_MAX];
+    int late_count; /* total number */
     int waiting[NAMED_MAX];
     int waiting_count;
-    const struct collective_wait *shown; /* of the first rank that waits for one that is behind */
+    const struct collective_wait *shown; /* of the first rank that waits for one that is late */
     int64_t waited_ms;                   /* longest */
 };
 
-static const struct worker *member(const struct job *job, int rank)
+static const struct worker *member_of(const struct job *job, int rank)
 {
     return job_worker(job, job->current.members[rank]);
 }
 
-static bool waits(const struct job *job, const struct worker *worker)
+static bool is_waiting(const struct job *job, const struct worker *worker)
 {
     return worker_living(worker) && worker->joined == job->current.generation &&
            worker->wait.waited_ms > 0;
 }
 
 /* True if `other` waits for this rank, and this rank is not at the same operation. */
-static bool is_behind(const struct job *job, const struct worker *worker,
-                      const struct worker *other)
+static bool is_late(const struct job *job, const struct worker *worker, const struct worker *other)
 {
-    return !waits(job, worker) ||
+    return !is_waiting(job, worker) ||
            (strcmp(worker->wait.communicator, other->wait.communicator) == 0 &&
             worker->wait.sequence < other->wait.sequence);
 }
 
-/* By rank: another rank's wait that shows this one to be behind. The caller frees it. */
-static const struct collective_wait **find_behind(const struct job *job)
+/* By rank: another rank's wait that shows this one to be late. The caller frees it. */
+static const struct collective_wait **find_late_ranks(const struct job *job)
 {
     uint32_t world = (uint32_t)job->current.world;
     const struct collective_wait **ret = calloc(world, sizeof(struct collective_wait *));
     insist(ret);
     for (uint32_t rank = 0; rank < world; rank++) {
-        const struct worker *other = member(job, (int)rank);
-        for (int i = 0; waits(job, other) && i < other->wait.ranks_named; i++) {
+        const struct worker *other = member_of(job, (int)rank);
+        for (int i = 0; is_waiting(job, other) && i < other->wait.ranks_named; i++) {
             uint32_t awaited = other->wait.ranks[i];
             if (awaited < world && awaited != rank && !ret[awaited] &&
-                is_behind(job, member(job, (int)awaited), other))
+                is_late(job, member_of(job, (int)awaited), other))
                 ret[awaited] = &other->wait;
         }
     }
     return ret;
 }
 
-static void add(int *ranks, int *count, int rank)
+static void add_rank(int *ranks, int *count, int rank)
 {
     if (*count < NAMED_MAX)
         ranks[*count] = rank;
     (*count)++;
 }
 
-static void look(struct stall *stall)
+static void find_ranks(struct stall *stall)
 {
     const struct job *job = stall->job;
-    const struct collective_wait **shows = find_behind(job);
+    const struct collective_wait **shows = find_late_ranks(job);
     for (int rank = 0; rank < job->current.world; rank++) {
-        const struct worker *worker = member(job, rank);
+        const struct worker *worker = member_of(job, rank);
         if (shows[rank]) {
-            add(stall->behind, &stall->behind_count, rank);
+            add_rank(stall->late, &stall->late_count, rank);
             stall->shown = stall->shown ? stall->shown : shows[rank];
-        } else if (waits(job, worker)) {
-            add(stall->waiting, &stall->waiting_count, rank);
+        } else if (is_waiting(job, worker)) {
+            add_rank(stall->waiting, &stall->waiting_count, rank);
             if (worker->wait.waited_ms > stall->waited_ms)
                 stall->waited_ms = worker->wait.waited_ms;
         }
@@ -86,10 +85,10 @@ static void look(struct stall *stall)
     free(shows);
 }
 
-static bool anybody_waits(const struct job *job)
+static bool any_waits(const struct job *job)
 {
     for (int rank = 0; rank < job->current.world; rank++)
-        if (waits(job, member(job, rank)))
+        if (is_waiting(job, member_of(job, rank)))
             return true;
     return false;
 }
@@ -104,7 +103,7 @@ static void put_ranks(struct buf *out, const struct job *job, const int *ranks, 
         const char *before = i == 0 ? "" : i == count - 1 ? " and " : ", ";
         (void)buf_printf(out, "%s%d", before, ranks[i]);
         if (nodes)
-            (void)buf_printf(out, " (node %s)", member(job, ranks[i])->node);
+            (void)buf_printf(out, " (node %s)", member_of(job, ranks[i])->node);
     }
     if (count > named)
         (void)buf_printf(out, " and %d more", count - named);
@@ -126,17 +125,17 @@ static void put_operation(struct buf *out, const struct collective_wait *wait)
     (void)buf_printf(out, " of '%s'", wait->communicator);
 }
 
-static void put_behind(struct buf *out, const struct stall *stall)
+static void put_late(struct buf *out, const struct stall *stall)
 {
-    put_ranks(out, stall->job, stall->behind, stall->behind_count, true);
-    (void)buf_str(out, stall->behind_count == 1 ? " has not entered " : " have not entered ");
+    put_ranks(out, stall->job, stall->late, stall->late_count, true);
+    (void)buf_str(out, stall->late_count == 1 ? " has not entered " : " have not entered ");
     put_operation(out, stall->shown);
     (void)buf_printf(out, " for %" PRId64 " s; ", stall->waited_ms / 1000);
     put_ranks(out, stall->job, stall->waiting, stall->waiting_count, false);
     (void)buf_str(out, stall->waiting_count == 1 ? " waits" : " wait");
 }
 
-/* No rank is behind: they are in different collectives, or their data does not arrive. */
+/* No rank is late: they are in different collectives, or their data does not arrive. */
 static void put_circle(struct buf *out, const struct stall *stall)
 {
     int named = stall->waiting_count < NAMED_MAX ? stall->waiting_count : NAMED_MAX;
@@ -144,12 +143,12 @@ static void put_circle(struct buf *out, const struct stall *stall)
     (void)buf_printf(out, " wait for each other for %" PRId64 " s:", stall->waited_ms / 1000);
     for (int i = 0; i < named; i++) {
         (void)buf_printf(out, "%s rank %d in ", i ? "," : "", stall->waiting[i]);
-        put_operation(out, &member(stall->job, stall->waiting[i])->wait);
+        put_operation(out, &member_of(stall->job, stall->waiting[i])->wait);
     }
 }
 
 /* The next group gathers, and some of its members have not joined although others have. */
-static bool find_late(const struct job *job, struct reason *ret)
+static bool find_late_join(const struct job *job, struct reason *ret)
 {
     const struct group *group = &job->forming;
     const struct worker *late = NULL;
@@ -183,21 +182,21 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
 {
     struct stall stall = {.job = job};
     struct buf text;
-    if (job->state != JOB_RUNNING || !job->current.joined || !anybody_waits(job))
+    if (job->state != JOB_RUNNING || !job->current.joined || !any_waits(job))
         return false;
-    look(&stall);
+    find_ranks(&stall);
     if (stall.waiting_count == 0)
         return false;
     buf_init(&text, TEXT_MAX);
-    if (stall.behind_count)
-        put_behind(&text, &stall);
+    if (stall.late_count)
+        put_late(&text, &stall);
     else
         put_circle(&text, &stall);
     (void)buf_printf(&text, "; last step %" PRIu64, job->step);
     reason_set(ret, REASON_STALLED, "%s", buf_cstr(&text));
     buf_fini(&text);
-    int rank = stall.behind_count ? stall.behind[0] : stall.waiting[0];
-    const struct worker *worker = member(job, rank);
+    int rank = stall.late_count ? stall.late[0] : stall.waiting[0];
+    const struct worker *worker = member_of(job, rank);
     ret->rank = rank;
     (void)str_copy(ret->node, sizeof(ret->node), worker->node);
     reason_hint(ret,
@@ -207,7 +206,7 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
     return true;
 }
 
-void stall_of_all(const struct job *job, struct reason *ret)
+void stall_without_wait(const struct job *job, struct reason *ret)
 {
     reason_set(ret, REASON_STALLED,
                "no step completes and no rank reports that it waits; the last step is %" PRIu64
@@ -220,11 +219,11 @@ bool core_stalled(const struct job *job, struct reason *ret)
 {
     int64_t waited_ms;
     if (job->forming.open && (job->state == JOB_REFORMING || job->state == JOB_STARTING))
-        return find_late(job, ret);
+        return find_late_join(job, ret);
     if (stall_in_collective(job, ret, &waited_ms))
         return true;
     if (job->state != JOB_RUNNING || !job->ledger.hangs)
         return false;
-    stall_of_all(job, ret);
+    stall_without_wait(job, ret);
     return true;
 }

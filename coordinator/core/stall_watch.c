@@ -1,16 +1,16 @@
-/* When a running job counts as stalled: an event, and a mark for REST and the page, both stored.
- * Only core_stalled reports shorter waits.
- *
- *     not stalled ──► stalled    a rank has waited in a collective for longer than the limit, or no
- *        ▲              │        step completed for so long that the ledger calls it a hang
- *        └──────────────┘        a step completed, or no rank waits any more, or it left `running`
- */
+#include "coordinator/core/stall_watch.h"
+
 #include <inttypes.h>
 
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/stall.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
 /* A rank that loads a checkpoint before the first step of a generation gets more time. */
-static int64_t patience_ms(const struct job *job)
+static int64_t stall_limit_ms(const struct job *job)
 {
     int64_t steps_ms = job->ledger.typical_step_ms * LEDGER_HANG_STEPS;
     bool stepped = job->stepped_at_ms > 0 && job->stepped_at_ms >= job->current.since_ms;
@@ -26,7 +26,7 @@ static bool is_hung(const struct step *step, const struct job *job)
 }
 
 /* After a restart of the coordinator waits are unknown until each rank has reported. */
-static bool is_heard(const struct job *job)
+static bool all_reported(const struct job *job)
 {
     for (int i = 0; i < job->workers_count; i++)
         if (worker_living(&job->workers[i]) && !job->workers[i].spare && !job->workers[i].stamp)
@@ -34,7 +34,8 @@ static bool is_heard(const struct job *job)
     return true;
 }
 
-static void begin(struct step *step, struct job *job, const struct reason *reason, int64_t for_ms)
+static void begin_stall(struct step *step, struct job *job, const struct reason *reason,
+                        int64_t for_ms)
 {
     job->stalled_wall_ms = step->wall_ms - for_ms;
     step_record(step, "stalled", job, reason->node, reason);
@@ -59,7 +60,7 @@ void stall_end(struct step *step, struct job *job)
 static bool is_too_long(const struct step *step, const struct job *job, int64_t waited_ms)
 {
     bool after = !job->went_on_at_ms || step->now_ms - waited_ms >= job->went_on_at_ms;
-    return after && waited_ms >= patience_ms(job);
+    return after && waited_ms >= stall_limit_ms(job);
 }
 
 void stall_settle(struct step *step, struct job *job)
@@ -71,11 +72,11 @@ void stall_settle(struct step *step, struct job *job)
     bool waits = stall_in_collective(job, &reason, &waited_ms), hung = is_hung(step, job);
     if (hung && !job->ledger.hangs) /* the stored ledger records it too */
         step_store(step, job);
-    if (job->stalled_wall_ms && !waits && !hung && is_heard(job))
+    if (job->stalled_wall_ms && !waits && !hung && all_reported(job))
         stall_end(step, job);
     if (job->stalled_wall_ms || !(hung || (waits && is_too_long(step, job, waited_ms))))
         return;
     if (!waits)
-        stall_of_all(job, &reason);
-    begin(step, job, &reason, waits ? waited_ms : step->now_ms - job->ledger.sign_ms);
+        stall_without_wait(job, &reason);
+    begin_stall(step, job, &reason, waits ? waited_ms : step->now_ms - job->ledger.sign_ms);
 }

@@ -2,22 +2,34 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/checkpoint.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/evict.h"
+#include "coordinator/core/job.h"
+#include "coordinator/core/job_ledger.h"
+#include "coordinator/core/job_size.h"
+#include "coordinator/core/lease.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/node.h"
+#include "coordinator/core/place.h"
+#include "coordinator/core/scale.h"
+#include "coordinator/core/step_state.h"
+#include "coordinator/core/tenant.h"
 
 enum {
     ROUNDS_MAX = 1000, /* settle and place feed each other; each round must end something */
     RESTART_LEAP = 1 << 20,
 };
 
-static void tick(struct step *step)
+static void handle_due(struct step *step)
 {
     struct node *node;
     struct job *job;
     while ((node = cluster_due_node(step->cluster, step->now_ms)))
         node_lease_due(step, node);
     while ((job = cluster_due_job(step->cluster, step->now_ms))) {
-        step_look(step, job);
-        step->place = step->place || job->waiting || job->grow_after_ms <= step->now_ms;
+        step_revisit(step, job);
+        step->wants_pass = step->wants_pass || job->waiting || job->grow_after_ms <= step->now_ms;
     }
 }
 
@@ -37,7 +49,7 @@ static void notice_absence(struct step *step)
         job_resumed(step, job);
 }
 
-static void restored(struct step *step)
+static void handle_restored(struct step *step)
 {
     cluster_rebuild_use(step->cluster, step->now_ms, step->wall_ms);
     for (struct node *node = cluster_first_node(step->cluster); node;
@@ -45,21 +57,21 @@ static void restored(struct step *step)
         node_restored(step, node);
     for (struct job *job = cluster_first_job(step->cluster); job;
          job = cluster_next_job(step->cluster, job))
-        scale_apply(step, job); /* specs are stored as submitted */
+        job_size_apply(step, job); /* specs are stored as submitted */
     for (struct job *job = cluster_first_active_job(step->cluster); job;
          job = cluster_next_active_job(step->cluster, job))
         job_restored(step, job);
-    step->place = true;
+    step->wants_pass = true;
 }
 
-static void dispatch(struct step *step)
+static void dispatch_event(struct step *step)
 {
     switch (step->event->kind) {
     case EVENT_TICK:
     case EVENT_PASS:
         break; /* every step handles what is due, and makes a wanted pass */
     case EVENT_RESTORED:
-        restored(step);
+        handle_restored(step);
         break;
     case EVENT_NODE_REGISTER:
         node_register(step);
@@ -86,7 +98,7 @@ static void dispatch(struct step *step)
         job_scale(step);
         break;
     case EVENT_HALT:
-        preempt_all(step);
+        evict_all(step);
         break;
     case EVENT_TENANT_SET:
         tenant_set(step);
@@ -97,20 +109,20 @@ static void dispatch(struct step *step)
 static void settle_all(struct step *step)
 {
     bool later = step->event->pass_later;
-    step->place = step->place || cluster_wants_pass(step->cluster);
-    for (int round = 0; step->settle.count > 0 || (step->place && !later); round++) {
+    step->wants_pass = step->wants_pass || cluster_wants_pass(step->cluster);
+    for (int round = 0; step->to_settle.count > 0 || (step->wants_pass && !later); round++) {
         insist(round < ROUNDS_MAX);
-        for (struct map_entry *e; (e = map_first(&step->settle));) {
+        for (struct map_entry *e; (e = map_first(&step->to_settle));) {
             struct job *job = e->value;
-            map_remove(&step->settle, job->sequence);
+            map_remove(&step->to_settle, job->sequence);
             job_settle(step, job);
         }
-        if (step->place && !later) {
-            step->place = false;
+        if (step->wants_pass && !later) {
+            step->wants_pass = false;
             place_waiting(step);
         }
     }
-    cluster_want_pass(step->cluster, step->place);
+    cluster_want_pass(step->cluster, step->wants_pass);
 }
 
 /* Versions that stay ahead of those an earlier life of this coordinator used without storing. Wall
@@ -133,23 +145,23 @@ static void watch_for_hang(struct step *step, struct job *job)
         cluster_wake_job(step->cluster, job, at_ms);
 }
 
-static void flush(struct step *step)
+static void emit_actions(struct step *step)
 {
-    for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e))
+    for (struct map_entry *e = map_first(&step->to_store); e; e = map_next(e))
         step_show(step, e->value);
-    for (struct map_entry *e = map_first(&step->shown); e; e = map_next(e)) {
+    for (struct map_entry *e = map_first(&step->to_show); e; e = map_next(e)) {
         struct job *job = e->value;
-        if (ledger_follow(job, step->now_ms))
+        if (job_ledger_follow(job, step->now_ms))
             step_store(step, job);
         watch_for_hang(step, job);
         job->version = next_version(step, job->version);
         (void)str_copy(actions_add(step->ret, ACTION_JOB_CHANGED)->job, sizeof(job->id), job->id);
     }
-    for (struct map_entry *e = map_first(&step->stored); e; e = map_next(e)) {
+    for (struct map_entry *e = map_first(&step->to_store); e; e = map_next(e)) {
         struct job *job = e->value;
         (void)str_copy(actions_add(step->ret, ACTION_STORE_JOB)->job, sizeof(job->id), job->id);
     }
-    for (struct map_entry *e = strmap_first(&step->desired); e; e = map_next(e)) {
+    for (struct map_entry *e = strmap_first(&step->reassigned); e; e = map_next(e)) {
         struct node *node = cluster_node(step->cluster, e->name);
         if (!node)
             continue;
@@ -174,15 +186,15 @@ void coordinator_step(struct cluster *cluster, const struct event *event, struct
                         .wall_ms = event->wall_ms};
     cluster_set_now(cluster, event->now_ms, event->wall_ms);
     notice_absence(&step);
-    dispatch(&step);
-    tick(&step);
+    dispatch_event(&step);
+    handle_due(&step);
     settle_all(&step);
-    flush(&step);
-    map_fini(&step.settle);
-    map_fini(&step.stored);
-    map_fini(&step.shown);
+    emit_actions(&step);
+    map_fini(&step.to_settle);
+    map_fini(&step.to_store);
+    map_fini(&step.to_show);
     strmap_fini(&step.nodes);
-    strmap_fini(&step.desired);
+    strmap_fini(&step.reassigned);
 }
 
 int64_t core_wake_at(const struct cluster *cluster)

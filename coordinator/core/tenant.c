@@ -1,6 +1,7 @@
-/* Guarantees and limits of tenants. A new limit takes nothing from running jobs. */
-#include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/tenant.h"
+
+#include "coordinator/core/answer.h"
+#include "coordinator/model/reason.h"
 
 void tenant_set(struct step *step)
 {
@@ -15,6 +16,6 @@ void tenant_set(struct step *step)
                "tenant %s: weight %d, %d slots guaranteed, limit %d (0 = none)", facts->name,
                facts->weight, facts->guaranteed_slots, facts->limit_slots);
     step_record(step, "tenant", NULL, NULL, &reason);
-    step->place = true;
+    step->wants_pass = true;
     step_answer_node(step, "");
 }

@@ -1,9 +1,15 @@
+#include "coordinator/core/why.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/resize.h"
+#include "coordinator/core/stall.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 #include "coordinator/scheduler/plan.h"
 
 static bool explain_backoff(const struct cluster *cluster, const struct job *job,
@@ -86,7 +92,7 @@ static bool explain_resize(const struct cluster *cluster, const struct job *job,
     int64_t left_ms = resize_due(job) - cluster_now(cluster);
     if (!resize_may_grow(job))
         return false;
-    if (job->room_since_ms) {
+    if (job->capacity_since_ms) {
         reason_set(ret, REASON_GROWING,
                    "has %d of up to %d nodes: starts again from its checkpoint with more in %lld s",
                    job->current.nodes, job->spec->nodes_max,
@@ -99,7 +105,7 @@ static bool explain_resize(const struct cluster *cluster, const struct job *job,
         reason_hint(ret,
                     "it starts again from its checkpoint with more when nodes have been free for "
                     "%d s and no job waits for such as it has",
-                    RESIZE_ROOM_MS / 1000);
+                    RESIZE_CAPACITY_MS / 1000);
     }
     return true;
 }
@@ -142,7 +148,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
     if (max <= 0)
         return 0;
     bool places =
-        job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && job_living(job) == 0);
+        job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && job_living_workers(job) == 0);
     int count = 0;
     if (places && !explain_backoff(cluster, job, ret))
         count = explain_place(cluster, job, ret, max);

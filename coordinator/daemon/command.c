@@ -21,7 +21,7 @@
 #include "coordinator/api_rest/api_rest.h"
 #include "coordinator/api_rest/http_address.h"
 #include "coordinator/coordinator.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/daemon/audit_sink.h"
 #include "coordinator/daemon/keys.h"
 #include "coordinator/daemon/own_names.h"

@@ -73,12 +73,12 @@ bool cluster_wants_pass(const struct cluster *cluster)
     return cluster->pass_wanted || cluster_front_due_ms(cluster) <= cluster->now_ms;
 }
 
-bool cluster_tells_front(struct cluster *cluster, int64_t every_ms)
+bool cluster_front_reasons_due(struct cluster *cluster, int64_t every_ms)
 {
-    int64_t next_ms = cluster->front_told_ms ? cluster->front_told_ms + every_ms : 0;
+    int64_t next_ms = cluster->front_reasons_ms ? cluster->front_reasons_ms + every_ms : 0;
     bool may = next_ms <= cluster->now_ms;
     if (may)
-        cluster->front_told_ms = cluster->now_ms;
+        cluster->front_reasons_ms = cluster->now_ms;
     cluster->front_due_ms = may ? 0 : next_ms;
     return may;
 }

@@ -146,7 +146,7 @@ struct node {
     bool gone;            /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* set by the administrator; survives restarts */
     int64_t lease_until_ms;
-    bool late_verdict; /* derived: the lease check was late; waiting reports are processed first */
+    bool expiry_postponed; /* derived: the lease check was late; waiting reports come first */
     int64_t joined_wall_ms, seen_wall_ms;
     uint64_t desired_version; /* rises when its assignments change */
     /* derived from the workers placed on it */
@@ -307,15 +307,15 @@ struct job {
     /* derived, not stored */
     int slots_used;
     struct tenant *tenant;
-    int64_t progress_at_ms; /* when its step rose or a worker finished */
-    int64_t stepped_at_ms;  /* when its step rose */
-    int64_t went_on_at_ms;  /* when its last stall ended; 0 = it had none */
-    int64_t starts_at_ms;   /* while it waits: its expected start; 0 = unknown */
-    int64_t starts_wall_ms; /* the same as wall time */
-    int64_t moved_at_ms;    /* when a part of it moved to make room */
-    int64_t room_since_ms;  /* it could restart with more nodes since; 0 = it could not */
-    bool grow_now;          /* growth was requested: do not wait until it has settled */
-    bool waiting;           /* listed by cluster_first_waiting: it may be placed */
+    int64_t progress_at_ms;    /* when its step rose or a worker finished */
+    int64_t stepped_at_ms;     /* when its step rose */
+    int64_t went_on_at_ms;     /* when its last stall ended; 0 = it had none */
+    int64_t starts_at_ms;      /* while it waits: its expected start; 0 = unknown */
+    int64_t starts_wall_ms;    /* the same as wall time */
+    int64_t moved_at_ms;       /* when a part of it moved to make room */
+    int64_t capacity_since_ms; /* it could restart with more nodes since; 0 = it could not */
+    bool grow_now;             /* growth was requested: do not wait until it has settled */
+    bool waiting;              /* listed by cluster_first_waiting: it may be placed */
     struct map_entry *begun, *flexible; /* its entries in those maps; NULL = not in the map */
     struct heap_node timer;
     struct job *older_in_folder; /* the next older job with the same checkpoint folder */
@@ -428,7 +428,7 @@ void cluster_want_pass(struct cluster *cluster, bool wanted);
 bool cluster_wants_pass(const struct cluster *cluster);
 /* True if the present pass may give all jobs in front of the queue a new reason: once in
  * `every_ms`. If not, a pass is wanted at the next time it may. */
-bool cluster_tells_front(struct cluster *cluster, int64_t every_ms);
+bool cluster_front_reasons_due(struct cluster *cluster, int64_t every_ms);
 /* When a pass is wanted for that; INT64_MAX = not. */
 int64_t cluster_front_due_ms(const struct cluster *cluster);
 /* Begin a pass. Returns the first job submitted since the last pass, or NULL. */

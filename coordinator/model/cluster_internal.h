@@ -22,7 +22,7 @@ struct cluster {
     bool halted;
     bool pass_wanted;
     /* last new reasons for the front of the queue, and the next ones; 0 = none */
-    int64_t front_told_ms, front_due_ms;
+    int64_t front_reasons_ms, front_due_ms;
     uint64_t passes, passed_below; /* number of passes; the last one knew the jobs below
                                     * `passed_below` */
     uint64_t next_sequence;

@@ -2,7 +2,7 @@
 #ifndef REHEARSAL_FIGURES_H
 #define REHEARSAL_FIGURES_H
 
-#include "coordinator/rehearsal/rehearsal.h"
+#include "coordinator/rehearsal/workload.h"
 
 /* `busy_slot_ms` is all that was used. */
 void figures_compute(struct rehearsal *rehearsal, int64_t busy_slot_ms,

@@ -10,7 +10,7 @@
 
 static enum reason_kind why_before(const struct job *a, const struct job *b)
 {
-    if (queue_is_owed(a->tenant, a->spec) && !queue_is_owed(b->tenant, b->spec))
+    if (queue_is_guaranteed(a->tenant, a->spec) && !queue_is_guaranteed(b->tenant, b->spec))
         return REASON_QUOTA;
     if (a->spec->priority != b->spec->priority)
         return REASON_PRIORITY;
@@ -43,7 +43,7 @@ void blockers_ahead(const struct job *job, const struct ahead *ahead, struct rea
                          "bring it forward");
 }
 
-static int compare(const void *a, const void *b)
+static int compare_jobs(const void *a, const void *b)
 {
     const struct job *x = *(struct job *const *)a, *y = *(struct job *const *)b;
     return x->sequence < y->sequence ? -1 : x->sequence > y->sequence;
@@ -64,7 +64,7 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
             found[count++] = other;
     if (count == 0)
         return false;
-    qsort(found, (size_t)count, sizeof(const struct job *), compare);
+    qsort(found, (size_t)count, sizeof(const struct job *), compare_jobs);
     for (int i = 0; i < count && i < BLOCKERS_NAMED_MAX && used < sizeof(names) - 1; i++) {
         if (str_printf(names + used, sizeof(names) - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        reason_name_job(found[i], found[i]->id, id),

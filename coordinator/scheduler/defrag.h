@@ -8,7 +8,7 @@
 #ifndef SCHEDULER_DEFRAG_H
 #define SCHEDULER_DEFRAG_H
 
-#include "coordinator/scheduler/preempt.h"
+#include "coordinator/scheduler/pass.h"
 
 enum {
     DEFRAG_MOVES_MAX = 4,   /* at most, for one job */
@@ -16,8 +16,8 @@ enum {
     DEFRAG_REST_MS = 600000,
 };
 
-/* True: the moves are at the end of pass->given, in the order of execution. False: moving would not
- * help, or costs too much. */
+/* True: the moves are at the end of pass->evictions, in the order of execution. False: moving would
+ * not help, or costs too much. */
 bool defrag_plan(struct pass *pass, const struct job *job);
 
 /* Loop time after which a part of the gang may move again; 0 = none has moved. */

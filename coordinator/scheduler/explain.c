@@ -14,13 +14,13 @@
 enum { NAMED_MAX = 3 };
 
 struct census { /* number of nodes that pass each filter, after all earlier filters */
-    int registered, matching, large, together, there, open, roomy, free;
+    int registered, matching, large, together, there, open, fitting, free;
     const struct pair *unmet;   /* the first constraint that excluded a node */
     const struct node *closest; /* of the matching ones: the one that lacks least */
     double closest_share;
     const struct node *absent[NAMED_MAX]; /* the first large ones that are unavailable */
     int short_cpus, short_memory;         /* of the open ones: those with too little free */
-    uint64_t held_for;                    /* the job a roomy node is reserved for */
+    uint64_t held_for;                    /* the job that such a node is reserved for */
 };
 
 /* Slots of all workers of one node. */
@@ -39,7 +39,7 @@ static int64_t memory_bytes_of(const struct spec *spec)
     return spec->workers_per_node * spec->resources.memory_bytes;
 }
 
-static double part(int64_t has, int64_t wanted)
+static double fraction_of(int64_t has, int64_t wanted)
 {
     return has < wanted ? (double)has / (double)wanted : 1;
 }
@@ -47,9 +47,9 @@ static double part(int64_t has, int64_t wanted)
 /* The node's size relative to the request, in its scarcest resource; 1 = large enough. */
 static double share_of(const struct node *node, const struct spec *spec)
 {
-    double slots = part(node->slots, slots_of(spec));
-    double cpus = part(node->cpus_milli, cpus_milli_of(spec));
-    double memory = part(node->memory_bytes, memory_bytes_of(spec));
+    double slots = fraction_of(node->slots, slots_of(spec));
+    double cpus = fraction_of(node->cpus_milli, cpus_milli_of(spec));
+    double memory = fraction_of(node->memory_bytes, memory_bytes_of(spec));
     double least = slots < cpus ? slots : cpus;
     return least < memory ? least : memory;
 }
@@ -58,7 +58,7 @@ static void count_node(const struct view_node *at, const struct request *request
                        struct census *census)
 {
     const struct node *node = at->node;
-    const struct pair *unmet = unmet_constraint(node, request->spec);
+    const struct pair *unmet = node_unmet_constraint(node, request->spec);
     census->registered++;
     if (unmet && !census->unmet)
         census->unmet = unmet;
@@ -84,9 +84,9 @@ static void count_node(const struct view_node *at, const struct request *request
     census->open++;
     census->short_cpus += at->cpus_milli_free < cpus_milli_of(request->spec);
     census->short_memory += at->memory_bytes_free < memory_bytes_of(request->spec);
-    if (!node_has_room(at, request->spec, NULL) || node_is_avoided(at, request))
+    if (!node_fits_now(at, request->spec, NULL) || node_is_avoided(at, request))
         return;
-    census->roomy++;
+    census->fitting++;
     bool held = at->held_for && at->held_for != request->sequence;
     if (held && !census->held_for)
         census->held_for = at->held_for;
@@ -115,7 +115,7 @@ static void name_holders(const struct view *view, const struct request *request,
     struct map seen = {0};
     for (int i = 0; i < view->count && seen.count <= NAMED_MAX; i++) {
         const struct node *node = view->nodes[i].node;
-        if (!view->nodes[i].counted || unmet_constraint(node, request->spec) ||
+        if (!view->nodes[i].counted || node_unmet_constraint(node, request->spec) ||
             !node_large_enough(node, request->spec))
             continue;
         for (struct map_entry *e = map_first(&node->jobs); e && seen.count <= NAMED_MAX;
@@ -162,8 +162,8 @@ static void explain_wait(const struct view *view, const struct request *request,
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
                "needs %d node%s with %s%s; %d of %d ready node%s %s that%s%s", request->nodes_min,
                str_plural(request->nodes_min), buf_cstr(&needs),
-               request->nodes_min == 1 ? "" : " each", census->roomy, census->open,
-               str_plural(census->open), census->roomy == 1 || census->open == 1 ? "has" : "have",
+               request->nodes_min == 1 ? "" : " each", census->fitting, census->open,
+               str_plural(census->open), census->fitting == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders));
     reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
     buf_fini(&holders);
@@ -243,15 +243,16 @@ static bool explain_kind(enum reason_kind kind, const struct view *view,
         reason_set(ret, kind, "needs %d nodes with the same %s; %d is the most that share one", min,
                    request->spec->topology, census->together);
         reason_hint(ret, "label more nodes, lower nodes.min, or drop the topology");
-    } else if (kind == REASON_BEHIND && census->roomy >= min && census->free < min &&
+    } else if (kind == REASON_BEHIND && census->fitting >= min && census->free < min &&
                census->held_for) {
         char id[JOB_ID_MAX + 1], name[REASON_NAME_MAX];
         (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)census->held_for);
-        reason_set(ret, kind, "%d node%s %s room, kept for job %s before it", census->roomy,
-                   str_plural(census->roomy), census->roomy == 1 ? "has" : "have",
+        reason_set(ret, kind, "%d node%s %s room, kept for job %s before it", census->fitting,
+                   str_plural(census->fitting), census->fitting == 1 ? "has" : "have",
                    reason_name_job(cluster_job(view->cluster, id), id, name));
         reason_hint(ret, "a higher priority would put it first");
-    } else if (kind == REASON_WAITING_FOR_SLOTS && census->together >= min && census->roomy < min) {
+    } else if (kind == REASON_WAITING_FOR_SLOTS && census->together >= min &&
+               census->fitting < min) {
         explain_wait(view, request, census, ret);
     } else {
         return false;
@@ -284,88 +285,16 @@ void explain_refusal(struct view *view, const struct request *request, struct re
     (void)explain_all(view, request, ret, 1);
 }
 
-static void refuse(const struct spec *spec, const struct reason *reason, struct error *err)
-{
-    static const struct {
-        enum reason_kind kind;
-        const char *field;
-    } fields[] = {{REASON_CONSTRAINT_UNMET, "constraints"},
-                  {REASON_TOO_LARGE, "resources"},
-                  {REASON_TOO_FEW_NODES, "nodes.min"},
-                  {REASON_TOPOLOGY_UNMET, "topology"}};
-    error_set(err, E_FAILED_PRECONDITION, "job '%s' can never start here: %s", spec->name,
-              reason->text);
-    error_hint(err, "%s", reason->hint);
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (strcmp(reason->kind, reason_name(fields[i].kind)) == 0)
-            error_field(err, "%s", fields[i].field);
-}
-
-/* The common case, without reading all nodes. */
-static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
-{
-    int fitting = 0;
-    for (const struct node *node = cluster_first_node(cluster); node && !spec->topology[0];
-         node = cluster_next_node(cluster, node)) {
-        fitting += !unmet_constraint(node, spec) && node_large_enough(node, spec);
-        if (fitting >= spec->nodes_min)
-            return true;
-    }
-    return false;
-}
-
-/* The tenant's limit is below the needs of one gang. */
-static int check_limit(const struct cluster *cluster, const struct spec *spec, struct error *err)
-{
-    const struct tenant *tenant = cluster_tenant(cluster, spec->tenant);
-    int needs = spec_world(spec, spec->nodes_min) * spec->resources.slots;
-    if (!tenant || !tenant->limit_slots || needs <= tenant->limit_slots)
-        return 0;
-    error_set(err, E_FAILED_PRECONDITION,
-              "job '%s' can never start here: it needs %d slot%s, tenant %s may use %d at once",
-              spec->name, needs, str_plural(needs), tenant->name, tenant->limit_slots);
-    error_field(err, "tenant");
-    error_hint(err, "ask for fewer or smaller workers, or have the tenant's limit raised");
-    return E_FAILED_PRECONDITION;
-}
-
-static int possible_in(struct view *view, const struct spec *spec, struct error *err)
+bool explain_permanent(struct view *view, const struct request *request, struct reason *ret)
 {
     static const enum reason_kind order[] = {REASON_CONSTRAINT_UNMET, REASON_TOO_LARGE,
                                              REASON_TOO_FEW_NODES, REASON_TOPOLOGY_UNMET};
-    struct request request = {
-        .spec = spec, .nodes_min = spec->nodes_min, .nodes_max = spec->nodes_max};
     struct census census;
-    struct reason reason;
-    int rc = 0;
-    for (int i = 0; i < view->count; i++) /* as if all registered nodes were back */
-        view->nodes[i].counted = true;
-    take_census(view, &request, &census);
-    for (size_t i = 0; rc == 0 && view->count > 0 && i < sizeof(order) / sizeof(order[0]); i++) {
-        if (!explain_kind(order[i], view, &request, &census, &reason))
-            continue;
-        refuse(spec, &reason, err);
-        rc = E_FAILED_PRECONDITION;
-    }
-    return rc;
-}
-
-int scheduler_possible_with(const struct cluster *cluster, const struct spec *spec,
-                            struct node *const *more, int count, struct error *err)
-{
-    struct view view;
-    if (check_limit(cluster, spec, err) < 0)
-        return E_FAILED_PRECONDITION;
-    if (enough_fit(cluster, spec))
-        return 0;
-    view_init(&view, cluster, 0);
-    view_add_nodes(&view, more, count);
-    int rc = possible_in(&view, spec, err);
-    view_fini(&view);
-    return rc;
-}
-
-int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err)
-{
-    return scheduler_possible_with(cluster, spec, NULL, 0, err);
+    if (view->count == 0)
+        return false;
+    take_census(view, request, &census);
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+        if (explain_kind(order[i], view, request, &census, ret))
+            return true;
+    return false;
 }

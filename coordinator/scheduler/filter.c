@@ -1,16 +1,11 @@
 #include "coordinator/scheduler/filter.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-const char *node_label(const struct node *node, const char *key)
-{
-    for (int i = 0; i < node->labels_count; i++)
-        if (strcmp(node->labels[i].key, key) == 0)
-            return node->labels[i].value;
-    return strcmp(key, "node") == 0 ? node->name : NULL;
-}
+#include "coordinator/model/query.h"
 
-const struct pair *unmet_constraint(const struct node *node, const struct spec *spec)
+const struct pair *node_unmet_constraint(const struct node *node, const struct spec *spec)
 {
     for (int i = 0; i < spec->constraints_count; i++) {
         const char *value = node_label(node, spec->constraints[i].key);
@@ -20,7 +15,7 @@ const struct pair *unmet_constraint(const struct node *node, const struct spec *
     return NULL;
 }
 
-static bool fits(const struct spec *spec, int slots, int cpus_milli, int64_t memory_bytes)
+static bool resources_fit(const struct spec *spec, int slots, int cpus_milli, int64_t memory_bytes)
 {
     const struct resources *each = &spec->resources;
     int workers = spec->workers_per_node;
@@ -30,7 +25,7 @@ static bool fits(const struct spec *spec, int slots, int cpus_milli, int64_t mem
 
 bool node_large_enough(const struct node *node, const struct spec *spec)
 {
-    return fits(spec, node->slots, node->cpus_milli, node->memory_bytes);
+    return resources_fit(spec, node->slots, node->cpus_milli, node->memory_bytes);
 }
 
 static bool slot_taken(const struct view_node *node, int slot)
@@ -54,9 +49,9 @@ static bool find_runs(const struct view_node *node, int workers, int each, int *
     return found == workers;
 }
 
-bool node_has_room(const struct view_node *node, const struct spec *spec, int *ret_slots)
+bool node_fits_now(const struct view_node *node, const struct spec *spec, int *ret_slots)
 {
-    return fits(spec, node->slots_free, node->cpus_milli_free, node->memory_bytes_free) &&
+    return resources_fit(spec, node->slots_free, node->cpus_milli_free, node->memory_bytes_free) &&
            find_runs(node, spec->workers_per_node, spec->resources.slots, ret_slots);
 }
 
@@ -72,4 +67,38 @@ bool node_is_avoided(const struct view_node *node, const struct request *request
             return true;
     }
     return false;
+}
+
+/* A reserved node may be used by a job that ends before the reservation begins. */
+static bool is_kept_from(const struct view_node *node, const struct request *request)
+{
+    return node->held_for && node->held_for != request->sequence &&
+           !(request->release_at_ms > 0 && node->held_at_ms != INT64_MAX &&
+             request->release_at_ms <= node->held_at_ms);
+}
+
+static int by_name(const void *name, const void *placed)
+{
+    return strcmp(name, ((const struct placed_node *)placed)->name);
+}
+
+static bool is_placed(const struct view_node *node, const struct placement *placement)
+{
+    return placement && placement->count > 0 &&
+           bsearch(node->node->name, placement->nodes, (size_t)placement->count,
+                   sizeof(*placement->nodes), by_name);
+}
+
+bool node_is_candidate(const struct view_node *node, const struct request *request)
+{
+    const struct spec *spec = request->spec;
+    if (!node->open || is_kept_from(node, request) || !node_fits_now(node, spec, NULL) ||
+        node_unmet_constraint(node->node, spec))
+        return false;
+    if (request->together) {
+        const char *value = node_label(node->node, spec->topology);
+        if (!value || strcmp(value, request->together) != 0)
+            return false;
+    }
+    return !node_is_avoided(node, request) && !is_placed(node, request->avoid_placed);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/assert.h"
+#include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
 void fit_init(struct fit *fit, struct view *view, const struct request *request)
@@ -30,7 +31,7 @@ void fit_update(struct fit *fit, int index)
     const struct view_node *node = &fit->view->nodes[index];
     bool has_topology = fit->request->spec->topology[0] != 0;
     int group = has_topology ? node->group : 0;
-    bool now = scheduler_could_take(node, fit->request);
+    bool now = node_is_candidate(node, fit->request);
     if (now == fit->candidate[index] || (has_topology && group == 0))
         return;
     int least = fit->request->nodes_min;

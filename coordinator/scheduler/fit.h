@@ -3,7 +3,8 @@
 #ifndef SCHEDULER_FIT_H
 #define SCHEDULER_FIT_H
 
-#include "coordinator/scheduler/scheduler.h"
+#include "coordinator/scheduler/request.h"
+#include "coordinator/scheduler/view.h"
 
 struct fit {                       /* zeroed memory is allowed in fit_fini */
     struct view *view;             /* borrowed */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "coordinator/scheduler/filter.h"
+#include "coordinator/model/query.h"
 
 #define RACK_LABEL "rack"
 _Static_assert(CLUSTER_NODES_MAX <= 0xffffff, "a node's index fits into its score");
@@ -92,7 +92,7 @@ static void rank_racks(const int *counts, int racks, int wanted, int *ret_rank)
     free(order);
 }
 
-static uint64_t score(const struct view *view, const int *rank, int index)
+static uint64_t node_score(const struct view *view, const int *rank, int index)
 {
     const struct view_node *node = &view->nodes[index];
     return (uint64_t)(rank ? rank[node->rack] : 0) << 40 | (uint64_t)node->slots_free << 24 |
@@ -122,7 +122,7 @@ static void select_lowest(uint64_t *scores, int count, int wanted)
             }
 }
 
-static void pack(struct view *view, int *candidates, int count, int wanted)
+static void order_candidates(struct view *view, int *candidates, int count, int wanted)
 {
     uint64_t *scores = malloc(sizeof(*scores) * (size_t)count);
     int *counts = NULL;
@@ -137,7 +137,7 @@ static void pack(struct view *view, int *candidates, int count, int wanted)
         rank_racks(counts, view->racks, wanted < count ? wanted : count, counts + view->racks);
     }
     for (int i = 0; i < count; i++)
-        scores[i] = score(view, counts ? counts + view->racks : NULL, candidates[i]);
+        scores[i] = node_score(view, counts ? counts + view->racks : NULL, candidates[i]);
     select_lowest(scores, count, wanted);
     for (int i = 0; i < count && i < wanted; i++)
         candidates[i] = (int)(scores[i] & 0xffffff);
@@ -150,7 +150,7 @@ int gang_choose(struct view *view, const struct request *request, int *candidate
     count = gang_largest_group(view, request, candidates, count);
     if (count < request->nodes_min)
         return count;
-    pack(view, candidates, count, request->nodes_max);
+    order_candidates(view, candidates, count, request->nodes_max);
     int wanted = request->least ? request->nodes_min : request->nodes_max;
     return count < wanted ? count : wanted;
 }

@@ -2,7 +2,8 @@
 #ifndef SCHEDULER_GANG_H
 #define SCHEDULER_GANG_H
 
-#include "coordinator/scheduler/scheduler.h"
+#include "coordinator/scheduler/request.h"
+#include "coordinator/scheduler/view.h"
 
 /* Reorder `candidates` (indices into the view): the first n, where n is the result, are the choice.
  * n is at most request->nodes_max. Less than nodes_min means that the gang cannot be whole.

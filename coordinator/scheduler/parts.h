@@ -3,7 +3,7 @@
 #ifndef SCHEDULER_PARTS_H
 #define SCHEDULER_PARTS_H
 
-#include "coordinator/scheduler/scheduler.h"
+#include "coordinator/scheduler/view.h"
 
 struct part { /* a worker that has not ended */
     const struct job *job;

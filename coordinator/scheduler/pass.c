@@ -6,6 +6,7 @@
 #include "common/base/array.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
@@ -23,7 +24,7 @@ void pass_fini(struct pass *pass)
     view_fini(&pass->view);
     queue_fini(&pass->queue);
     parts_fini(&pass->parts);
-    free(pass->given);
+    free(pass->evictions);
 }
 
 struct job *pass_next(struct pass *pass)
@@ -34,10 +35,10 @@ struct job *pass_next(struct pass *pass)
 bool pass_goes_on(struct pass *pass)
 {
     bool left = pass->view.available > 0;
-    pass->refused += pass->tries + pass->rooms_count > 0;
-    pass->looked += !left;
+    pass->refused += pass->tries + pass->nominated_count > 0;
+    pass->examined_full += !left;
     return pass->refused <= PASS_DEPTH_MAX &&
-           (left || pass->looked <= PASS_TRIES_MAX + pass->rooms_count);
+           (left || pass->examined_full <= PASS_TRIES_MAX + pass->nominated_count);
 }
 
 bool pass_is_ready(const struct pass *pass, const struct job *job)
@@ -51,13 +52,15 @@ bool pass_is_ready(const struct pass *pass, const struct job *job)
 static const struct reason *refused_before(const struct pass *pass, const struct request *request)
 {
     for (int i = 0; i < pass->refusals_count; i++)
-        if (!pass->refusals[i].met && pass->refusals[i].release_at_ms <= request->release_at_ms &&
-            scheduler_same_request(pass->refusals[i].spec, request->spec))
+        if (!pass->refusals[i].reopened &&
+            pass->refusals[i].release_at_ms <= request->release_at_ms &&
+            request_is_same(pass->refusals[i].spec, request->spec))
             return &pass->refusals[i].reason;
     return NULL;
 }
 
-static void remember(struct pass *pass, const struct request *request, const struct reason *reason)
+static void remember_refusal(struct pass *pass, const struct request *request,
+                             const struct reason *reason)
 {
     if (pass->refusals_count < PASS_REFUSALS_MAX)
         pass->refusals[pass->refusals_count++] = (struct refusal){
@@ -75,7 +78,7 @@ static void refuse_limit(const struct pass *pass, const struct job *job, struct 
     reason_hint(ret, "it starts when other jobs of the tenant end, or with a higher limit");
 }
 
-static void make_request(const struct pass *pass, const struct job *job, struct request *ret)
+static void init_request(const struct pass *pass, const struct job *job, struct request *ret)
 {
     *ret = (struct request){.spec = job->spec,
                             .nodes_min = job->spec->nodes_min,
@@ -89,7 +92,7 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
 {
     struct request request;
     *ret = (struct verdict){0};
-    make_request(pass, job, &request);
+    init_request(pass, job, &request);
     int allowed = queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request.nodes_max);
     if (allowed < request.nodes_min) {
         refuse_limit(pass, job, &ret->reason);
@@ -105,11 +108,11 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     }
     ret->placed = scheduler_place(&pass->view, &request, &ret->placement, &ret->reason);
     if (ret->placed) {
-        queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->placement.count));
+        queue_charge(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->placement.count));
         return;
     }
     ret->fresh = true;
-    remember(pass, &request, &ret->reason);
+    remember_refusal(pass, &request, &ret->reason);
     if (pass->reservations >= PASS_RESERVATIONS_MAX)
         return;
     if (!pass->parts.all)
@@ -121,16 +124,16 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
 }
 
-bool pass_tells(struct pass *pass)
+bool pass_explains_more(struct pass *pass)
 {
     pass->refused++;
-    return pass->refused <= PASS_TOLD_MAX;
+    return pass->refused <= PASS_FRONT_REASONS_MAX;
 }
 
-bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
+bool pass_explain(struct pass *pass, const struct job *job, struct reason *ret)
 {
     struct request request;
-    make_request(pass, job, &request);
+    init_request(pass, job, &request);
     if (queue_nodes_allowed(&pass->queue, job->tenant, job->spec, request.nodes_max) <
         request.nodes_min) {
         refuse_limit(pass, job, ret);
@@ -146,35 +149,35 @@ bool pass_tell(struct pass *pass, const struct job *job, struct reason *ret)
     if (pass->explained > PASS_EXPLAINED_MAX)
         return false;
     explain_refusal(&pass->view, &request, ret);
-    remember(pass, &request, ret);
+    remember_refusal(pass, &request, ret);
     return true;
 }
 
-void pass_note_given(struct pass *pass, const struct concession *given)
+void pass_add_eviction(struct pass *pass, const struct eviction *eviction)
 {
-    pass->given =
-        array_reserve(pass->given, pass->given_count, &pass->given_capacity, sizeof(*pass->given));
-    pass->given[pass->given_count++] = *given;
-    pass->moved |= given->moves;
+    pass->evictions = array_reserve(pass->evictions, pass->evictions_count,
+                                    &pass->evictions_capacity, sizeof(*pass->evictions));
+    pass->evictions[pass->evictions_count++] = *eviction;
+    pass->moved |= eviction->moves;
 }
 
-void pass_note_room(struct pass *pass, const struct job *job)
+void pass_nominate(struct pass *pass, const struct job *job)
 {
     int kept = 0;
-    insist(pass->rooms_count < PASS_ROOMS_MAX);
-    pass->rooms[pass->rooms_count++] = job;
-    queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, job->spec->nodes_min));
+    insist(pass->nominated_count < PASS_NOMINATED_MAX);
+    pass->nominated[pass->nominated_count++] = job;
+    queue_charge(&pass->queue, job->tenant, queue_slots_of(job->spec, job->spec->nodes_min));
     for (int i = 0; i < pass->reserved_count; i++)
         if (pass->reserved[i] != job)
             pass->reserved[kept++] = pass->reserved[i];
     pass->reserved_count = kept;
     for (int i = 0; i < pass->refusals_count; i++)
-        pass->refusals[i].met |= scheduler_same_request(pass->refusals[i].spec, job->spec);
+        pass->refusals[i].reopened |= request_is_same(pass->refusals[i].spec, job->spec);
 }
 
 /* The topology value that the placed nodes share. */
-static const char *value_of(const struct pass *pass, const struct job *job,
-                            const struct placement *placement)
+static const char *topology_value_of(const struct pass *pass, const struct job *job,
+                                     const struct placement *placement)
 {
     const struct view_node *node = view_find(&pass->view, placement->nodes[0].name);
     return job->spec->topology[0] ? node_label(node->node, job->spec->topology) : NULL;
@@ -188,7 +191,7 @@ static bool place_more(struct pass *pass, const struct job *job, struct request 
     if (request->nodes_max < request->nodes_min || pass->view.available == 0 ||
         !scheduler_place(&pass->view, request, ret, NULL))
         return false;
-    queue_given(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->count));
+    queue_charge(&pass->queue, job->tenant, queue_slots_of(job->spec, ret->count));
     return true;
 }
 
@@ -196,12 +199,12 @@ void pass_extend(struct pass *pass, const struct job *job, struct placement *pla
 {
     struct placement more = {0};
     struct request request;
-    make_request(pass, job, &request);
+    init_request(pass, job, &request);
     request.nodes_min = 1;
     request.nodes_max = job->spec->nodes_max - placement->count;
     request.least = false;
     request.avoid_placed = placement;
-    request.together = value_of(pass, job, placement);
+    request.together = topology_value_of(pass, job, placement);
     if (place_more(pass, job, &request, &more))
         placement_join(placement, &more);
 }
@@ -210,7 +213,7 @@ void pass_extend(struct pass *pass, const struct job *job, struct placement *pla
  * victims may be making room for it right now. */
 static void request_more(const struct pass *pass, const struct job *job, struct request *ret)
 {
-    make_request(pass, job, ret);
+    init_request(pass, job, ret);
     ret->nodes_min = 1;
     ret->least = false;
     ret->release_at_ms = 0;

@@ -87,13 +87,13 @@ void queue_fini(struct queue *queue)
     *queue = (struct queue){0};
 }
 
-static bool is_owed(const struct queue_line *line, const struct job *job)
+static bool is_guaranteed(const struct queue_line *line, const struct job *job)
 {
     return line->claimed + queue_slots_of(job->spec, job->spec->nodes_min) <=
            line->tenant->guaranteed_slots;
 }
 
-static double share(const struct queue_line *line)
+static double share_of(const struct queue_line *line)
 {
     return (line->claimed + line->use) / line->tenant->weight;
 }
@@ -102,36 +102,37 @@ static bool goes_before(const struct queue *queue, const struct job *a, const st
 {
     const struct queue_line *x = &queue->lines[a->tenant->number];
     const struct queue_line *y = &queue->lines[b->tenant->number];
-    bool owed_x = is_owed(x, a), owed_y = is_owed(y, b);
-    if (owed_x != owed_y)
-        return owed_x;
+    bool guaranteed_x = is_guaranteed(x, a), guaranteed_y = is_guaranteed(y, b);
+    if (guaranteed_x != guaranteed_y)
+        return guaranteed_x;
     if (a->spec->priority != b->spec->priority)
         return a->spec->priority > b->spec->priority;
-    if (x != y && (share(x) < share(y) || share(x) > share(y)))
-        return share(x) < share(y);
+    if (x != y && (share_of(x) < share_of(y) || share_of(x) > share_of(y)))
+        return share_of(x) < share_of(y);
     return a->sequence < b->sequence;
 }
 
 /* Order of the jobs of one tenant. */
-static bool stands_before(const struct job *a, const struct job *b)
+static bool is_before_in_line(const struct job *a, const struct job *b)
 {
     if (a->spec->priority != b->spec->priority)
         return a->spec->priority > b->spec->priority;
     return a->sequence < b->sequence;
 }
 
-static int by_line(const void *a, const void *b)
+static int compare_by_line(const void *a, const void *b)
 {
     const struct job *x = *(const struct job *const *)a, *y = *(const struct job *const *)b;
     if (x->tenant != y->tenant)
         return x->tenant->number < y->tenant->number ? -1 : 1;
-    return stands_before(x, y) ? -1 : stands_before(y, x);
+    return is_before_in_line(x, y) ? -1 : is_before_in_line(y, x);
 }
 
 static void sort_extra(struct queue *queue)
 {
     if (queue->extra_count > 1)
-        qsort(queue->extra, (size_t)queue->extra_count, sizeof(const struct job *), by_line);
+        qsort(queue->extra, (size_t)queue->extra_count, sizeof(const struct job *),
+              compare_by_line);
     for (int i = 0; i < queue->count; i++)
         queue->lines[i].extra = queue->lines[i].extra_end = 0;
     for (int i = 0; i < queue->extra_count; i++) {
@@ -148,7 +149,7 @@ static const struct job *head_of(const struct queue *queue, const struct queue_l
                                  bool *ret_extra)
 {
     const struct job *extra = line->extra < line->extra_end ? queue->extra[line->extra] : NULL;
-    *ret_extra = extra && (!line->next || stands_before(extra, line->next));
+    *ret_extra = extra && (!line->next || is_before_in_line(extra, line->next));
     return *ret_extra ? extra : line->next;
 }
 
@@ -188,7 +189,7 @@ int queue_nodes_allowed(const struct queue *queue, const struct tenant *tenant,
     return allowed < nodes ? allowed : nodes;
 }
 
-void queue_given(struct queue *queue, const struct tenant *tenant, int slots)
+void queue_charge(struct queue *queue, const struct tenant *tenant, int slots)
 {
     queue->lines[tenant->number].slots += slots;
 }
@@ -198,7 +199,7 @@ void queue_unclaim(struct queue *queue, const struct job *job)
     queue->lines[job->tenant->number].claimed -= queue_slots_of(job->spec, job->spec->nodes_min);
 }
 
-bool queue_is_owed(const struct tenant *tenant, const struct spec *spec)
+bool queue_is_guaranteed(const struct tenant *tenant, const struct spec *spec)
 {
     return tenant->slots_used + queue_slots_of(spec, spec->nodes_min) <= tenant->guaranteed_slots;
 }

@@ -22,7 +22,7 @@ struct queue_line { /* one tenant with waiting jobs */
     const struct map_entry *at; /* its next job */
     struct job *next;
     int used;    /* now */
-    int slots;   /* in use now, or given in this pass */
+    int slots;   /* in use now, or placed in this pass */
     int claimed; /* requested by its earlier jobs, placed or not */
     double use;
     int extra, extra_end; /* its extra jobs that are still to be returned */
@@ -57,11 +57,11 @@ int queue_slots_of(const struct spec *spec, int nodes);
 /* The number of nodes, at most `nodes`, that the tenant's limit leaves for such a job. */
 int queue_nodes_allowed(const struct queue *queue, const struct tenant *tenant,
                         const struct spec *spec, int nodes);
-/* queue_given: the tenant got this many slots. queue_unclaim: its job needs none of what it
+/* queue_charge: the tenant got this many slots. queue_unclaim: its job needs none of what it
  * claimed. */
-void queue_given(struct queue *queue, const struct tenant *tenant, int slots);
+void queue_charge(struct queue *queue, const struct tenant *tenant, int slots);
 void queue_unclaim(struct queue *queue, const struct job *job);
 /* True if its smallest gang fits into its tenant's guarantee, given what the tenant uses now. */
-bool queue_is_owed(const struct tenant *tenant, const struct spec *spec);
+bool queue_is_guaranteed(const struct tenant *tenant, const struct spec *spec);
 
 #endif

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "coordinator/model/query.h"
 #include "coordinator/scheduler/filter.h"
+#include "coordinator/scheduler/scheduler.h"
 
 struct option { /* a node the job could use */
     int index;
@@ -12,7 +14,7 @@ struct option { /* a node the job could use */
     const char *value; /* of its topology */
 };
 
-static int64_t earliest(const int64_t *ends, int count)
+static int64_t earliest_end(const int64_t *ends, int count)
 {
     int64_t best = INT64_MAX;
     for (int i = 0; i < count; i++)
@@ -26,7 +28,7 @@ struct future { /* of one node */
     const struct part *parts, *end;
 };
 
-static void release(struct future *then, const struct job *job, bool leaving)
+static void release_parts(struct future *then, const struct job *job, bool leaving)
 {
     const struct resources *each = &job->spec->resources;
     for (const struct part *part = then->parts; part < then->end; part++) {
@@ -46,7 +48,7 @@ static bool release_leaving(struct future *then, const struct job *const *jobs, 
     int before = then->node.slots_free;
     for (int i = 0; i < count; i++)
         if (jobs[i]->gives_to[0])
-            release(then, jobs[i], true);
+            release_parts(then, jobs[i], true);
     return then->node.slots_free > before;
 }
 
@@ -72,10 +74,10 @@ static int64_t ready_at(const struct view *view, const struct parts *parts, int 
         ends[count] = scheduler_release_at(e->value, view->now_ms);
         count++;
     }
-    if (!node_has_room(&then.node, spec, NULL) && release_leaving(&then, jobs, count))
+    if (!node_fits_now(&then.node, spec, NULL) && release_leaving(&then, jobs, count))
         at_ms += END_SLACK_MS;
-    while (!node_has_room(&then.node, spec, NULL)) {
-        int64_t next = earliest(ends, count);
+    while (!node_fits_now(&then.node, spec, NULL)) {
+        int64_t next = earliest_end(ends, count);
         if (next == INT64_MAX)
             return INT64_MAX;
         at_ms = next > at_ms ? next : at_ms;
@@ -83,13 +85,13 @@ static int64_t ready_at(const struct view *view, const struct parts *parts, int 
             if (ends[i] != next)
                 continue;
             ends[i] = INT64_MAX;
-            release(&then, jobs[i], false);
+            release_parts(&then, jobs[i], false);
         }
     }
     return at_ms;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_options(const void *a, const void *b)
 {
     const struct option *x = a, *y = b;
     int order = x->value && y->value ? strcmp(x->value, y->value) : 0;
@@ -102,7 +104,7 @@ static int compare(const void *a, const void *b)
 
 static bool could_use(const struct view_node *node, const struct spec *spec)
 {
-    return node->counted && !unmet_constraint(node->node, spec) &&
+    return node->counted && !node_unmet_constraint(node->node, spec) &&
            node_large_enough(node->node, spec) &&
            (!spec->topology[0] || node_label(node->node, spec->topology));
 }
@@ -120,7 +122,7 @@ static int find_options(const struct view *view, const struct parts *parts, cons
             .ready_ms = node->held_for ? INT64_MAX : ready_at(view, parts, i, spec),
             .value = spec->topology[0] ? node_label(node->node, spec->topology) : NULL};
     }
-    qsort(ret, (size_t)count, sizeof(*ret), compare);
+    qsort(ret, (size_t)count, sizeof(*ret), compare_options);
     return count;
 }
 

@@ -3,6 +3,7 @@
 #define SCHEDULER_RESERVE_H
 
 #include "coordinator/scheduler/parts.h"
+#include "coordinator/scheduler/request.h"
 
 /* Reserve the nodes on which `job` will start, against all later jobs. These are the nodes of one
  * topology value that are free earliest, if their users end with their max_runtime. If it is

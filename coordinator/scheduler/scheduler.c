@@ -1,7 +1,6 @@
 #include "coordinator/scheduler/scheduler.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
@@ -9,85 +8,28 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
-void placement_fini(struct placement *placement)
-{
-    free(placement->nodes);
-    placement->nodes = NULL;
-    placement->count = 0;
-}
-
-void placement_join(struct placement *placement, struct placement *more)
-{
-    int count = placement->count + more->count, a = 0, b = 0;
-    struct placed_node *nodes = calloc((size_t)count + 1, sizeof(*nodes));
-    insist(nodes);
-    for (int i = 0; i < count; i++) {
-        bool first = b == more->count || (a < placement->count && strcmp(placement->nodes[a].name,
-                                                                         more->nodes[b].name) < 0);
-        nodes[i] = first ? placement->nodes[a++] : more->nodes[b++];
-    }
-    placement_fini(placement);
-    placement_fini(more);
-    placement->nodes = nodes;
-    placement->count = count;
-}
-
-/* A reserved node may be used by a job that ends before the reservation begins. */
-static bool is_kept_from(const struct view_node *node, const struct request *request)
-{
-    return node->held_for && node->held_for != request->sequence &&
-           !(request->release_at_ms > 0 && node->held_at_ms != INT64_MAX &&
-             request->release_at_ms <= node->held_at_ms);
-}
-
-static int by_name(const void *name, const void *placed)
-{
-    return strcmp(name, ((const struct placed_node *)placed)->name);
-}
-
-static bool is_placed(const struct view_node *node, const struct placement *placement)
-{
-    return placement && placement->count > 0 &&
-           bsearch(node->node->name, placement->nodes, (size_t)placement->count,
-                   sizeof(*placement->nodes), by_name);
-}
-
-bool scheduler_could_take(const struct view_node *node, const struct request *request)
-{
-    const struct spec *spec = request->spec;
-    if (!node->open || is_kept_from(node, request) || !node_has_room(node, spec, NULL) ||
-        unmet_constraint(node->node, spec))
-        return false;
-    if (request->together) {
-        const char *value = node_label(node->node, spec->topology);
-        if (!value || strcmp(value, request->together) != 0)
-            return false;
-    }
-    return !node_is_avoided(node, request) && !is_placed(node, request->avoid_placed);
-}
-
 /* Indices of all candidates; full nodes are removed from the list. */
 static int find_candidates(struct view *view, const struct request *request, int *ret)
 {
     int kept = 0, count = 0;
-    for (int i = 0; i < view->roomy_count; i++) {
-        int index = view->roomy[i];
+    for (int i = 0; i < view->unfilled_count; i++) {
+        int index = view->unfilled[i];
         struct view_node *node = &view->nodes[index];
-        node->roomy = node->open && node->slots_free > 0;
-        if (!node->roomy)
+        node->is_unfilled = node->open && node->slots_free > 0;
+        if (!node->is_unfilled)
             continue;
-        view->roomy[kept++] = index;
-        if (scheduler_could_take(node, request))
+        view->unfilled[kept++] = index;
+        if (node_is_candidate(node, request))
             ret[count++] = index;
     }
-    view->roomy_count = kept;
+    view->unfilled_count = kept;
     return count;
 }
 
-static void take(struct view_node *node, const struct spec *spec, struct placed_node *ret)
+static void take_slots(struct view_node *node, const struct spec *spec, struct placed_node *ret)
 {
     (void)str_copy(ret->name, sizeof(ret->name), node->node->name);
-    insist(node_has_room(node, spec, ret->slots));
+    insist(node_fits_now(node, spec, ret->slots));
     for (int i = 0; i < spec->workers_per_node; i++)
         for (int slot = ret->slots[i]; slot < ret->slots[i] + spec->resources.slots; slot++)
             node->slot_map[slot / 64] |= UINT64_C(1) << (slot % 64);
@@ -98,7 +40,7 @@ static void take(struct view_node *node, const struct spec *spec, struct placed_
 
 bool scheduler_fits(struct view *view, const struct request *request)
 {
-    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->roomy_count + 1));
+    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->unfilled_count + 1));
     insist(candidates);
     int count = find_candidates(view, request, candidates);
     count = gang_largest_group(view, request, candidates, count);
@@ -116,7 +58,7 @@ bool scheduler_place(struct view *view, const struct request *request,
                      struct placement *ret_placement, struct reason *ret_reason)
 {
     insist(request->nodes_min >= 1 && request->nodes_max >= request->nodes_min);
-    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->roomy_count + 1));
+    int *candidates = malloc(sizeof(*candidates) * ((size_t)view->unfilled_count + 1));
     insist(candidates);
     int count = find_candidates(view, request, candidates);
     count = gang_choose(view, request, candidates, count);
@@ -133,7 +75,7 @@ bool scheduler_place(struct view *view, const struct request *request,
     for (int i = 0; i < count; i++) {
         struct view_node *node = &view->nodes[candidates[i]];
         bool before = view_is_available(node);
-        take(node, request->spec, &ret_placement->nodes[i]);
+        take_slots(node, request->spec, &ret_placement->nodes[i]);
         view->available -= before && !view_is_available(node);
     }
     free(candidates);
@@ -151,21 +93,4 @@ int64_t scheduler_release_at(const struct job *job, int64_t now_ms)
     int64_t from_ms = job->state == JOB_STARTING ? job->forming.since_ms : now_ms;
     return from_ms + START_SLACK_MS + job->spec->max_runtime_ms - job->runtime_used_ms +
            END_SLACK_MS;
-}
-
-bool scheduler_same_request(const struct spec *a, const struct spec *b)
-{
-    if (a == b)
-        return true;
-    if (a->nodes_min != b->nodes_min || a->workers_per_node != b->workers_per_node ||
-        a->resources.slots != b->resources.slots ||
-        a->resources.cpus_milli != b->resources.cpus_milli ||
-        a->resources.memory_bytes != b->resources.memory_bytes ||
-        a->constraints_count != b->constraints_count || strcmp(a->topology, b->topology) != 0)
-        return false;
-    for (int i = 0; i < a->constraints_count; i++)
-        if (strcmp(a->constraints[i].key, b->constraints[i].key) != 0 ||
-            strcmp(a->constraints[i].value, b->constraints[i].value) != 0)
-            return false;
-    return true;
 }

@@ -1,9 +1,9 @@
-/* The nodes in one pass: what is free, what is reserved, and the changes of a what-if. */
+#include "coordinator/scheduler/view.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "coordinator/scheduler/scheduler.h"
 
 bool view_is_available(const struct view_node *node)
 {
@@ -32,12 +32,12 @@ static int by_name(const void *a, const void *b)
 
 static void find_available(struct view *view)
 {
-    view->available = view->roomy_count = 0;
+    view->available = view->unfilled_count = 0;
     for (int i = 0; i < view->count; i++) {
         view->available += view_is_available(&view->nodes[i]);
-        view->nodes[i].roomy = view->nodes[i].open && view->nodes[i].slots_free > 0;
-        if (view->nodes[i].roomy)
-            view->roomy[view->roomy_count++] = i;
+        view->nodes[i].is_unfilled = view->nodes[i].open && view->nodes[i].slots_free > 0;
+        if (view->nodes[i].is_unfilled)
+            view->unfilled[view->unfilled_count++] = i;
     }
 }
 
@@ -46,8 +46,8 @@ void view_init(struct view *view, const struct cluster *cluster, int64_t now_ms)
     size_t capacity = (size_t)cluster_nodes_count(cluster) + 1;
     *view = (struct view){.cluster = cluster, .now_ms = now_ms};
     view->nodes = calloc(capacity, sizeof(*view->nodes));
-    view->roomy = calloc(capacity, sizeof(*view->roomy));
-    insist(view->nodes && view->roomy);
+    view->unfilled = calloc(capacity, sizeof(*view->unfilled));
+    insist(view->nodes && view->unfilled);
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node))
         init_node(&view->nodes[view->count++], node);
@@ -58,10 +58,10 @@ void view_add_nodes(struct view *view, struct node *const *nodes, int count)
 {
     size_t capacity = (size_t)(view->count + count) + 1;
     struct view_node *all = realloc(view->nodes, sizeof(*all) * capacity);
-    int *roomy = realloc(view->roomy, sizeof(*roomy) * capacity);
-    insist(all && roomy);
+    int *unfilled = realloc(view->unfilled, sizeof(*unfilled) * capacity);
+    insist(all && unfilled);
     view->nodes = all;
-    view->roomy = roomy;
+    view->unfilled = unfilled;
     for (int i = 0; i < count; i++)
         init_node(&view->nodes[view->count++], nodes[i]);
     qsort(view->nodes, (size_t)view->count, sizeof(*view->nodes), by_name);
@@ -87,7 +87,7 @@ bool view_is_absent(const struct view *view, const struct job *job)
 void view_fini(struct view *view)
 {
     free(view->nodes);
-    free(view->roomy);
+    free(view->unfilled);
     *view = (struct view){0};
 }
 
@@ -107,12 +107,12 @@ struct view_node *view_find(const struct view *view, const char *name)
     return NULL;
 }
 
-static void note_roomy(struct view *view, struct view_node *node)
+static void list_unfilled(struct view *view, struct view_node *node)
 {
-    if (!node->open || node->roomy)
+    if (!node->open || node->is_unfilled)
         return;
-    node->roomy = true;
-    view->roomy[view->roomy_count++] = (int)(node - view->nodes);
+    node->is_unfilled = true;
+    view->unfilled[view->unfilled_count++] = (int)(node - view->nodes);
 }
 
 static void mark_slots(struct view_node *node, const struct job *job, int first, bool taken)
@@ -133,7 +133,7 @@ void view_release_slots(struct view *view, struct view_node *node, const struct 
     node->cpus_milli_free += job->spec->resources.cpus_milli;
     node->memory_bytes_free += job->spec->resources.memory_bytes;
     view->available += view_is_available(node) - before;
-    note_roomy(view, node);
+    list_unfilled(view, node);
 }
 
 void view_occupy_slots(struct view *view, struct view_node *node, const struct job *job, int slot)

@@ -5,15 +5,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/scheduler/filter.h"
-
-void forecast_add(struct forecast *forecast, const struct effect *effect)
-{
-    if (forecast->effects_count < PLAN_EFFECTS_MAX)
-        forecast->effects[forecast->effects_count++] = *effect;
-    else
-        forecast->effects_left_out++;
-}
+#include "coordinator/model/query.h"
+#include "coordinator/scheduler/scheduler.h"
 
 static void release_worker(struct pass *pass, const struct job *job, const struct worker *worker)
 {
@@ -52,7 +45,7 @@ static void apply_gone(struct pass *pass, const struct what_if *what_if, struct 
 
 /* Nodes added */
 
-static struct node *another(const struct node *like, int number)
+static struct node *copy_node(const struct node *like, int number)
 {
     struct node *node = calloc(1, sizeof(*node));
     insist(node);
@@ -76,7 +69,7 @@ static int apply_added(struct pass *pass, const struct what_if *what_if, struct 
                                  WHAT_IF_ADDED_MAX);
             /* Numbered in all, so that adding a kind twice makes no duplicate names. */
             altered->added[altered->added_count] =
-                another(what_if->added[i].like, altered->added_count + 1);
+                copy_node(what_if->added[i].like, altered->added_count + 1);
             altered->added_count++;
         }
     if (altered->added_count > 0)
@@ -102,8 +95,8 @@ struct remains {
     bool survivor;              /* a worker that trains now is on one of those */
 };
 
-static void look_at(const struct cluster *cluster, const struct what_if *what_if,
-                    const struct job *job, struct remains *ret)
+static void find_remains(const struct cluster *cluster, const struct what_if *what_if,
+                         const struct job *job, struct remains *ret)
 {
     const struct group *group = job->forming.generation ? &job->forming : &job->current;
     *ret = (struct remains){.group = group};
@@ -134,7 +127,8 @@ static void release_drained(struct pass *pass, const struct what_if *what_if, co
             release_worker(pass, job, &job->workers[i]);
 }
 
-static bool replace(struct pass *pass, const struct job *job, const struct remains *remains)
+static bool find_replacement(struct pass *pass, const struct job *job,
+                             const struct remains *remains)
 {
     struct placement placement = {0};
     int missing = job->spec->nodes_min - remains->nodes - remains->spares;
@@ -155,7 +149,7 @@ static bool replace(struct pass *pass, const struct job *job, const struct remai
     return found;
 }
 
-static void restart(struct pass *pass, struct altered *altered, const struct job *job)
+static void displace_job(struct pass *pass, struct altered *altered, const struct job *job)
 {
     struct displaced *displaced = calloc(1, sizeof(*displaced));
     insist(displaced);
@@ -173,12 +167,12 @@ static void restart(struct pass *pass, struct altered *altered, const struct job
     queue_add(&pass->queue, &displaced->copy);
 }
 
-static void displace(struct pass *pass, const struct what_if *what_if, struct altered *altered,
-                     struct forecast *ret, const struct job *job)
+static void apply_drain_to(struct pass *pass, const struct what_if *what_if,
+                           struct altered *altered, struct forecast *ret, const struct job *job)
 {
     struct remains remains;
     struct effect effect = {.job = job};
-    look_at(pass->view.cluster, what_if, job, &remains);
+    find_remains(pass->view.cluster, what_if, job, &remains);
     if (!remains.drained)
         return;
     effect.node = remains.drained;
@@ -188,15 +182,15 @@ static void displace(struct pass *pass, const struct what_if *what_if, struct al
         effect.kind = EFFECT_SHRINKS;
         release_drained(pass, what_if, job);
         forecast_add(ret, &effect);
-    } else if (in_place && replace(pass, job, &remains)) {
+    } else if (in_place && find_replacement(pass, job, &remains)) {
         effect.kind = EFFECT_MOVES;
         forecast_add(ret, &effect);
     } else {
-        restart(pass, altered, job);
+        displace_job(pass, altered, job);
     }
 }
 
-static bool runs(const struct job *job)
+static bool is_placed_job(const struct job *job)
 {
     return job->state == JOB_STARTING || job->state == JOB_RUNNING || job->state == JOB_REFORMING;
 }
@@ -213,8 +207,8 @@ static void apply_drained(struct pass *pass, const struct what_if *what_if, stru
         return;
     for (const struct job *job = cluster_first_begun_job(pass->view.cluster); job;
          job = cluster_next_begun_job(pass->view.cluster, job))
-        if (runs(job) && !view_is_absent(&pass->view, job))
-            displace(pass, what_if, altered, ret, job);
+        if (is_placed_job(job) && !view_is_absent(&pass->view, job))
+            apply_drain_to(pass, what_if, altered, ret, job);
 }
 
 int what_if_apply(struct pass *pass, const struct what_if *what_if, struct altered *altered,

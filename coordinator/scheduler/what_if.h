@@ -2,7 +2,32 @@
 #ifndef SCHEDULER_WHAT_IF_H
 #define SCHEDULER_WHAT_IF_H
 
-#include "coordinator/scheduler/plan.h"
+#include "coordinator/scheduler/forecast.h"
+#include "coordinator/scheduler/pass.h"
+
+enum {
+    WHAT_IF_MAX = 16, /* limit for each: jobs removed, tenants removed, nodes drained, kinds of
+                       * nodes added */
+    WHAT_IF_ADDED_MAX = 512, /* nodes added in total */
+};
+
+struct more_nodes {
+    const struct node *like; /* with the size and labels of this one, and ready */
+    int count;
+};
+
+struct what_if {             /* zeroed: no change */
+    const struct job *job;   /* a waiting job, or NULL */
+    const struct spec *spec; /* replaces the job's own; without a job, one not submitted yet */
+    const struct node *drained[WHAT_IF_MAX]; /* gangs there move, shrink or restart */
+    int drained_count;
+    const struct job *gone[WHAT_IF_MAX]; /* their resources and places in the queue are free */
+    int gone_count;
+    const struct tenant *gone_tenants[WHAT_IF_MAX]; /* with all of their jobs */
+    int gone_tenants_count;
+    struct more_nodes added[WHAT_IF_MAX];
+    int added_count;
+};
 
 struct displaced { /* a gang that a drain ends: it waits in the queue as this copy of its job */
     struct job copy;
@@ -27,7 +52,5 @@ void altered_fini(struct altered *altered);
 
 /* NULL: not a copy of a displaced job. */
 struct displaced *altered_find(struct altered *altered, const struct job *copy);
-
-void forecast_add(struct forecast *forecast, const struct effect *effect);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 #include "coordinator/core/step.h"
+#include "coordinator/core/why.h"
+#include "coordinator/model/query.h"
 
 enum {
     STORY_NODES_MAX = 8,

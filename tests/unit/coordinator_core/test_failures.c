@@ -36,7 +36,7 @@ Test(failures, peers_that_lost_each_other_though_none_died_form_again_in_place)
     story_commit(&s, "j1", 0, 1, 100);
     cr_expect_eq(s.error.code, 0, "this one was taken before, only the answer was lost");
     story_expect(&s, "");
-    story_wait(&s, BROKEN_PATIENCE_MS + 1000);
+    story_wait(&s, BROKEN_TIMEOUT_MS + 1000);
     story_expect(&s, "j1 reforming peers_lost\nj1 running all_joined\n");
     const struct job *job = story_job(&s, "j1");
     cr_expect_eq(job->current.members[0], 1);
@@ -398,7 +398,7 @@ Test(failures, what_peers_said_in_an_earlier_generation_is_no_verdict)
     a->broken = 1;
     a->lost_ranks[0] = 1;
     a->lost_count = 1;
-    story_wait(&s, BROKEN_PATIENCE_MS + 1000);
+    story_wait(&s, BROKEN_TIMEOUT_MS + 1000);
     story_expect(&s, "j1 reforming peers_lost\nj1 running all_joined\n");
     story_gone(&s, "b");
     story_expect(&s, "b unreachable connection_lost\n");
@@ -408,9 +408,9 @@ Test(failures, what_peers_said_in_an_earlier_generation_is_no_verdict)
 Test(failures, who_finishes_late_leaves_the_others_all_their_time)
 {
     story_running_pair(&s, &story_rigid);
-    story_wait(&s, FINISH_PATIENCE_MS - 10000);
+    story_wait(&s, FINISH_TIMEOUT_MS - 10000);
     story_exit(&s, "j1", 0, 0);
-    story_wait(&s, FINISH_PATIENCE_MS - 1000);
+    story_wait(&s, FINISH_TIMEOUT_MS - 1000);
     story_expect(&s, "");
     story_wait(&s, 2000);
     cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);

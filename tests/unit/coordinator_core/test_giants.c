@@ -145,3 +145,24 @@ Test(giants, two_gangs_together_do_not_take_what_is_covered)
     story_follow(&s);
     cr_expect_eq(state("j3"), JOB_RUNNING);
 }
+
+/* The example in preempt.h: how many nodes low, even and high keep when a job asks for so many. */
+Test(giants, the_victims_are_those_of_the_example_of_the_scheduler)
+{
+    static const struct {
+        int needs, low, even, high;
+    } rows[] = {{2, 1, 2, 1}, {3, 1, 1, 1}, {4, 0, 1, 1}, {5, 3, 2, 1}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        nodes(6, 1);
+        submit(NULL, 1, 1, 3, 1);
+        submit(NULL, 5, 1, 2, 1);
+        submit(NULL, 9, 1, 1, 1);
+        submit(NULL, 5, rows[i].needs, rows[i].needs, 1);
+        cr_expect_eq(state("j4"), rows[i].needs < 5 ? JOB_RUNNING : JOB_QUEUED);
+        cr_expect_eq(story_job(&s, "j1")->current.nodes, rows[i].low, "%d", rows[i].needs);
+        cr_expect_eq(story_job(&s, "j2")->current.nodes, rows[i].even, "%d", rows[i].needs);
+        cr_expect_eq(story_job(&s, "j3")->current.nodes, rows[i].high, "%d", rows[i].needs);
+        story_end(&s);
+        story_begin(&s);
+    }
+}

@@ -89,7 +89,7 @@ Test(jobs, a_cluster_that_stops_lets_jobs_save_and_the_next_life_goes_on)
     story_exit(&s, "j1", 0, 75);
     story_follow(&s);
     story_expect(&s, "j1 preempting halted\nj2 queued submitted\nj1 queued halted\n");
-    cr_expect_eq(core_living(s.cluster), 0);
+    cr_expect_eq(cluster_living_workers(s.cluster), 0);
     cr_expect_eq(story_job(&s, "j1")->restarts, 0);
     story_wait(&s, 5000);
     story_expect(&s, "");

@@ -6,7 +6,7 @@
 
 #include "common/base/rng.h"
 #include "coordinator/core/step.h"
-#include "coordinator/scheduler/what_if.h"
+#include "coordinator/scheduler/plan.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;

@@ -55,7 +55,7 @@ Test(resize, a_silent_program_grows_again_after_a_node_was_lost)
     cr_expect(why(job) && strstr(why(job)->text, "has 1 of up to 3 nodes"));
     s.trace[0] = 0;
     story_register(&s, "b", true);
-    story_wait(&s, RESIZE_ROOM_MS - 2000);
+    story_wait(&s, RESIZE_CAPACITY_MS - 2000);
     cr_assert_not_null(why(job));
     cr_expect(strstr(why(job)->text, "starts again from its checkpoint with more in "), "%s",
               why(job)->text);
@@ -76,7 +76,7 @@ Test(resize, one_that_is_elastic_by_restart_grows_though_it_knows_us)
     story_wait(&s, RESIZE_SETTLE_MS);
     story_node_up(&s, "c", 1);
     s.trace[0] = 0;
-    story_wait(&s, RESIZE_ROOM_MS + 1000);
+    story_wait(&s, RESIZE_CAPACITY_MS + 1000);
     story_expect(&s, "j1 restarting growing\nj1 starting placed\nj1 running all_joined\n");
     cr_expect_eq(job->current.nodes, 3);
 }
@@ -87,7 +87,7 @@ Test(resize, room_that_goes_again_changes_nothing)
     story_wait(&s, RESIZE_SETTLE_MS);
     story_node_up(&s, "c", 1);
     for (int i = 0; i < 5; i++) {
-        story_wait(&s, RESIZE_ROOM_MS - 3000);
+        story_wait(&s, RESIZE_CAPACITY_MS - 3000);
         story_node_set(&s, "c", NODE_CORDON);
         story_wait(&s, 1000);
         story_node_set(&s, "c", NODE_UNCORDON);

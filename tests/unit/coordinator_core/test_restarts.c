@@ -60,7 +60,7 @@ Test(restarts, a_break_waits_for_the_verdict_on_a_node_that_is_silent)
     survivor->lost_ranks[0] = 1;
     survivor->lost_count = 1;
     s.nodes[1].silent = true;
-    story_wait(&s, BROKEN_PATIENCE_MS + 2000);
+    story_wait(&s, BROKEN_TIMEOUT_MS + 2000);
     story_expect(&s, "a ready reported\n");
     story_wait(&s, RESTORED_LEASE_MS);
     story_expect(&s, "b lost lease_expired\nj1 restarting node_lost\n");
@@ -127,8 +127,8 @@ Test(restarts, a_pause_while_some_have_finished_takes_no_time_from_the_others)
 {
     story_running_pair(&s, &story_rigid);
     story_exit(&s, "j1", 0, 0);
-    pause_of_the_coordinator(FINISH_PATIENCE_MS + 1000);
-    story_wait(&s, FINISH_PATIENCE_MS - 2000);
+    pause_of_the_coordinator(FINISH_TIMEOUT_MS + 1000);
+    story_wait(&s, FINISH_TIMEOUT_MS - 2000);
     story_expect(&s, "");
     story_wait(&s, 3000);
     cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);
@@ -261,7 +261,7 @@ Test(restarts, who_does_not_finish_has_its_time_from_then_on)
     story_exit(&s, "j1", 0, 0);
     story_restart(&s, AFTER_MS);
     s.trace[0] = 0;
-    story_wait(&s, FINISH_PATIENCE_MS - 1000);
+    story_wait(&s, FINISH_TIMEOUT_MS - 1000);
     story_expect(&s, "a ready reported\nb ready reported\n");
     story_wait(&s, 2000);
     cr_expect(strstr(s.trace, "j1 restarting finish_timeout\n"), "%s", s.trace);

@@ -111,7 +111,7 @@ Test(scheduler, those_in_front_of_the_queue_say_what_they_wait_for_now)
         story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1, .slots = 1 + i % 4});
     story_exit(&s, "j2", 0, 0);
     story_follow(&s);
-    story_wait(&s, FRONT_TOLD_MS);
+    story_wait(&s, FRONT_REASONS_MS);
     for (int i = 0; i < WAITING; i++) {
         (void)str_printf(id, sizeof(id), "j%d", 4 + i);
         const struct job *job = story_job(&s, id);

@@ -1,145 +1,22 @@
-/* One process, as reported by its agent.
- *
- *     assigned ──► starting ──► joined ──► exited        stopping: between SIGTERM and the exit
- *          └───────────┴──────────┴─► stopping ──► exited
- */
+#include "coordinator/core/report.h"
+
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/answer.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/lease.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/node_state.h"
+#include "coordinator/core/stall_watch.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
-bool worker_living(const struct worker *worker)
-{
-    return worker->state != WORKER_EXITED;
-}
-
-bool worker_finished(const struct worker *worker)
-{
-    const struct exit_info *exit = &worker->exit;
-    return worker->state == WORKER_EXITED && exit->code == 0 && exit->signal == 0 && !exit->oom &&
-           !exit->lost;
-}
-
-int job_living(const struct job *job)
-{
-    int living = 0;
-    for (int i = 0; i < job->workers_count; i++)
-        living += worker_living(&job->workers[i]);
-    return living;
-}
-
-int core_living(const struct cluster *cluster)
-{
-    int living = 0;
-    for (const struct job *job = cluster_first_begun_job(cluster); job;
-         job = cluster_next_begun_job(cluster, job))
-        living += job_living(job);
-    return living;
-}
-
-/* Why it was asked to stop: the situation of its node or its job. */
-static void stop_reason(const struct step *step, const struct job *job, const struct worker *worker,
-                        struct reason *ret)
-{
-    const struct node *node = cluster_node(step->cluster, worker->node);
-    const char *why = "the gang continues without it";
-    if (job->state == JOB_PREEMPTING || job->state == JOB_STOPPING || job->state == JOB_RESTARTING)
-        why = job->reason.text;
-    else if (worker->leaving)
-        why = "its node is given back";
-    else if (node && node->want_drain)
-        why = "its node is being emptied";
-    reason_set(ret, REASON_STOPPED, "rank %d was asked to stop (%.300s): %s", worker->rank, why,
-               worker->exit.text);
-}
-
-static void exit_reason(const struct step *step, const struct job *job, const struct worker *worker,
-                        struct reason *ret)
-{
-    const struct exit_info *exit = &worker->exit;
-    if (worker_finished(worker))
-        reason_set(ret, REASON_SUCCEEDED, "rank %d finished", worker->rank);
-    else if (worker->should_stop && !exit->lost)
-        stop_reason(step, job, worker, ret);
-    else
-        reason_set(ret, exit->lost ? REASON_WORKER_LOST : REASON_WORKER_FAILED, "rank %d: %s",
-                   worker->rank, exit->text);
-    ret->rank = worker->rank;
-    (void)str_copy(ret->node, sizeof(ret->node), worker->node);
-}
-
-static void describe_exit(struct exit_info *exit)
-{
-    if (exit->text[0])
-        return;
-    if (exit->signal)
-        (void)str_printf(exit->text, sizeof(exit->text), "killed by signal %d%s", exit->signal,
-                         exit->oom ? " (out of memory)" : "");
-    else
-        (void)str_printf(exit->text, sizeof(exit->text), "exited with code %d", exit->code);
-}
-
-static bool any_leaves(const struct job *job)
-{
-    for (int i = 0; i < job->workers_count; i++)
-        if (worker_living(&job->workers[i]) && job->workers[i].leaving)
-            return true;
-    return false;
-}
-
-void worker_end(struct step *step, struct job *job, struct worker *worker,
-                const struct exit_info *exit)
-{
-    struct reason reason;
-    if (!worker_living(worker))
-        return;
-    if (worker->spare) {
-        spare_end(step, job, worker, exit->text);
-        return;
-    }
-    worker->exit = *exit;
-    describe_exit(&worker->exit);
-    if (!worker->exit.wall_ms)
-        worker->exit.wall_ms = step->wall_ms;
-    job_worker_gone(step->cluster, job, worker);
-    if (worker->leaving && !any_leaves(job) && job->state != JOB_PREEMPTING)
-        job->gives_to[0] = 0;
-    exit_reason(step, job, worker, &reason);
-    struct record *record = step_record(step, "worker_exited", job, worker->node, &reason);
-    if (!worker_finished(worker) && !worker->should_stop)
-        reason_output(&record->reason, worker->exit.last_output);
-    if (worker_finished(worker))
-        job->progress_at_ms = step->now_ms;
-    step_desired(step, worker->node);
-    step_settle(step, job);
-    step->place = true;
-    restart_earlier_cause(step, job, worker);
-    budget_hear(step, job, worker);
-}
-
-void worker_stop(struct step *step, struct job *job, struct worker *worker)
-{
-    if (!worker_living(worker))
-        return;
-    if (worker->held) { /* its agent does not know of it */
-        struct exit_info exit = {.signal = 15};
-        (void)str_copy(exit.text, sizeof(exit.text), "stopped before it was started");
-        worker->held = false;
-        worker_end(step, job, worker, &exit);
-        return;
-    }
-    if (worker->should_stop)
-        return;
-    worker->should_stop = true;
-    step_desired(step, worker->node);
-    step_store(step, job);
-}
-
-static void take_exit(struct step *step, struct job *job, struct worker *worker,
-                      const struct worker_report *report)
+static void apply_exit(struct step *step, struct job *job, struct worker *worker,
+                       const struct worker_report *report)
 {
     struct exit_info exit = {.lost = true};
     if (report->exit)
@@ -149,7 +26,7 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
     if (report->start_error && report->start_error[0]) {
         bool node_fault = exit.code == EXIT_NODE_FAULT;
         if (node_fault)
-            node_cannot_start(step, worker->node, report->start_error);
+            node_note_fault(step, worker->node, report->start_error);
         exit = (struct exit_info){.unstarted = true,
                                   .node_fault = node_fault,
                                   .code = exit.code ? exit.code : EXIT_NOT_FOUND,
@@ -162,8 +39,8 @@ static void take_exit(struct step *step, struct job *job, struct worker *worker,
 }
 
 /* Its gang continues without it. Its node gets no new work until its processes have ended. */
-static void take_stuck(struct step *step, struct job *job, struct worker *worker,
-                       const struct worker_report *report)
+static void apply_stuck(struct step *step, struct job *job, struct worker *worker,
+                        const struct worker_report *report)
 {
     /* A worker that was asked to stop ends by our own SIGKILL, sooner or later. */
     struct exit_info exit = {.lost = !worker->should_stop};
@@ -177,7 +54,7 @@ static void take_stuck(struct step *step, struct job *job, struct worker *worker
     worker_end(step, job, worker, &exit);
 }
 
-static void take_lost_ranks(struct step *step, struct job *job, const struct worker_report *report)
+static void apply_lost_ranks(struct step *step, struct job *job, const struct worker_report *report)
 {
     const struct group *group = &job->current;
     for (int i = 0; i < report->lost_ranks_count; i++) {
@@ -197,8 +74,8 @@ static void take_lost_ranks(struct step *step, struct job *job, const struct wor
     }
 }
 
-static bool take_broken(struct step *step, struct job *job, struct worker *worker,
-                        const struct worker_report *report)
+static bool apply_broken(struct step *step, struct job *job, struct worker *worker,
+                         const struct worker_report *report)
 {
     struct group *group = &job->current;
     if (job_gang_ends(job)) /* its ranks leave one by one: nothing is lost */
@@ -210,11 +87,11 @@ static bool take_broken(struct step *step, struct job *job, struct worker *worke
     group->broken = true;
     if (!job->broken_at_ms)
         job->broken_at_ms = step->now_ms;
-    take_lost_ranks(step, job, report);
+    apply_lost_ranks(step, job, report);
     return first;
 }
 
-static void take_saved(struct job *job, const struct worker_report *report)
+static void apply_saved(struct job *job, const struct worker_report *report)
 {
     static const double longest_ms = 1e12;
     double ms = report->saved_s * 1000 * (double)(report->step - job->step);
@@ -222,8 +99,8 @@ static void take_saved(struct job *job, const struct worker_report *report)
         ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
 }
 
-static void take_progress(struct step *step, struct job *job, struct worker *worker,
-                          const struct worker_report *report)
+static void apply_progress(struct step *step, struct job *job, struct worker *worker,
+                           const struct worker_report *report)
 {
     const struct group *group = &job->current;
     if (report->step > worker->step)
@@ -242,7 +119,7 @@ static void take_progress(struct step *step, struct job *job, struct worker *wor
         job->tokens_per_second = report->tokens_per_second;
     if (report->step <= job->step)
         return;
-    take_saved(job, report);
+    apply_saved(job, report);
     stall_end(step, job);
     job->step = report->step;
     job->progress_at_ms = job->stepped_at_ms = step->now_ms;
@@ -254,8 +131,8 @@ static void take_progress(struct step *step, struct job *job, struct worker *wor
     }
 }
 
-static bool take_state(struct step *step, struct job *job, struct worker *worker,
-                       const struct worker_report *report)
+static bool apply_state(struct step *step, struct job *job, struct worker *worker,
+                        const struct worker_report *report)
 {
     enum worker_state state = report->state;
     bool unborn = state == WORKER_STARTING && report->pid <= 0; /* its shim is being started */
@@ -275,8 +152,8 @@ static bool take_state(struct step *step, struct job *job, struct worker *worker
     return true;
 }
 
-static bool take_join(struct step *step, struct job *job, struct worker *worker,
-                      const struct worker_report *report)
+static bool apply_join(struct step *step, struct job *job, struct worker *worker,
+                       const struct worker_report *report)
 {
     bool changed = false;
     const char *endpoint = report->endpoint ? report->endpoint : "";
@@ -301,8 +178,8 @@ static bool take_join(struct step *step, struct job *job, struct worker *worker,
     return changed;
 }
 
-static void take_wait(struct step *step, struct job *job, struct worker *worker,
-                      const struct worker_report *report)
+static void apply_wait(struct step *step, struct job *job, struct worker *worker,
+                       const struct worker_report *report)
 {
     bool waits = report->wait && report->generation == worker->joined;
     bool changed = waits != (worker->wait.waited_ms != 0);
@@ -310,32 +187,32 @@ static void take_wait(struct step *step, struct job *job, struct worker *worker,
         step_show(step, job);
     worker->wait = waits ? *report->wait : (struct collective_wait){0};
     if (changed || (!job->stalled_wall_ms && worker->wait.waited_ms >= STALL_MIN_MS))
-        step_look(step, job);
+        step_revisit(step, job);
 }
 
-static void take_worker(struct step *step, struct job *job, struct worker *worker,
-                        const struct worker_report *report)
+static void apply_report(struct step *step, struct job *job, struct worker *worker,
+                         const struct worker_report *report)
 {
     bool changed = false;
     if (report->pid && report->pid != worker->pid) {
         worker->pid = report->pid;
         changed = true;
     }
-    changed |= take_join(step, job, worker, report);
-    take_progress(step, job, worker, report);
-    take_wait(step, job, worker, report);
-    changed |= take_broken(step, job, worker, report);
+    changed |= apply_join(step, job, worker, report);
+    apply_progress(step, job, worker, report);
+    apply_wait(step, job, worker, report);
+    changed |= apply_broken(step, job, worker, report);
     if (!worker_living(worker)) /* its own node was just lost? then not by its own report */
         return;
     if (report->state == WORKER_EXITED) {
-        take_exit(step, job, worker, report);
+        apply_exit(step, job, worker, report);
         return;
     }
     if (report->stuck_count > 0) {
-        take_stuck(step, job, worker, report);
+        apply_stuck(step, job, worker, report);
         return;
     }
-    changed |= take_state(step, job, worker, report);
+    changed |= apply_state(step, job, worker, report);
     if (changed)
         step_settle(step, job);
 }
@@ -368,11 +245,11 @@ static void count_stuck(struct step *step, struct node *node, const struct worke
         (void)str_printf(node->stuck_text, sizeof(node->stuck_text), "process %lld of %s",
                          (long long)reports[i].stuck_pids[0], reports[i].job);
     }
-    step->place = step->place || node->stuck != before;
+    step->wants_pass = step->wants_pass || node->stuck != before;
 }
 
-void workers_take(struct step *step, struct node *node, const struct worker_report *reports,
-                  int count)
+void reports_apply(struct step *step, struct node *node, const struct worker_report *reports,
+                   int count)
 {
     int foreign = node->foreign;
     count_stuck(step, node, reports, count);
@@ -385,12 +262,12 @@ void workers_take(struct step *step, struct node *node, const struct worker_repo
                     strcmp(worker->node, node->name) == 0;
         if (ours) {
             worker->stamp = node->stamp;
-            take_worker(step, job, worker, &reports[i]);
+            apply_report(step, job, worker, &reports[i]);
         } else if (reports[i].state != WORKER_EXITED) {
             node->foreign++;
         }
     }
-    step->place = step->place || node->foreign != foreign;
+    step->wants_pass = step->wants_pass || node->foreign != foreign;
     for (struct map_entry *e = map_first(&node->jobs), *next; e; e = next) {
         next = map_next(e);
         end_unnamed(step, node, e->value);

@@ -1,4 +1,4 @@
-#include "coordinator/rehearsal/stand_in.h"
+#include "coordinator/rehearsal/sim_agent.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 enum { SIGNAL_TERM = 15 };
 
 struct following {
-    struct stand_in *node;
+    struct sim_agent *node;
     int64_t now_ms, start_ms;
 };
 
-static struct stand_in_worker *find(struct stand_in *node, const char *job, uint64_t uid)
+static struct sim_worker *find_worker(struct sim_agent *node, const char *job, uint64_t uid)
 {
     for (int i = 0; i < node->count; i++)
         if (node->workers[i].uid == uid && strcmp(node->workers[i].job, job) == 0)
@@ -22,23 +22,23 @@ static struct stand_in_worker *find(struct stand_in *node, const char *job, uint
     return NULL;
 }
 
-static struct stand_in_worker *add(struct stand_in *node, const char *job, uint64_t uid)
+static struct sim_worker *add_worker(struct sim_agent *node, const char *job, uint64_t uid)
 {
     node->workers =
         array_reserve(node->workers, node->count, &node->capacity, sizeof(*node->workers));
-    struct stand_in_worker *worker = &node->workers[node->count++];
-    *worker = (struct stand_in_worker){.uid = uid};
+    struct sim_worker *worker = &node->workers[node->count++];
+    *worker = (struct sim_worker){.uid = uid};
     (void)str_copy(worker->job, sizeof(worker->job), job);
     return worker;
 }
 
-static void take(void *arg, const struct assignment *assignment)
+static void follow_assignment(void *arg, const struct assignment *assignment)
 {
     struct following *following = arg;
     const char *job = assignment->job->id;
-    struct stand_in_worker *worker = find(following->node, job, assignment->worker->uid);
+    struct sim_worker *worker = find_worker(following->node, job, assignment->worker->uid);
     if (!worker) {
-        worker = add(following->node, job, assignment->worker->uid);
+        worker = add_worker(following->node, job, assignment->worker->uid);
         worker->ready_ms = following->now_ms + following->start_ms;
     }
     worker->named = true;
@@ -57,17 +57,17 @@ static void take(void *arg, const struct assignment *assignment)
     }
 }
 
-int64_t stand_in_follow(struct stand_in *node, const struct cluster *cluster, int64_t now_ms,
-                        int64_t start_ms)
+int64_t sim_agent_follow(struct sim_agent *node, const struct cluster *cluster, int64_t now_ms,
+                         int64_t start_ms)
 {
     struct following following = {.node = node, .now_ms = now_ms, .start_ms = start_ms};
     int64_t next_ms = INT64_MAX;
     int kept = 0;
     for (int i = 0; i < node->count; i++)
         node->workers[i].named = false;
-    cluster_assignments(cluster, node->name, take, &following);
+    cluster_assignments(cluster, node->name, follow_assignment, &following);
     for (int i = 0; i < node->count; i++) {
-        const struct stand_in_worker *worker = &node->workers[i];
+        const struct sim_worker *worker = &node->workers[i];
         if (!worker->named)
             continue; /* no report about it is wanted any more */
         if (!worker->exited && worker->ready_ms > now_ms && worker->ready_ms < next_ms)
@@ -78,10 +78,10 @@ int64_t stand_in_follow(struct stand_in *node, const struct cluster *cluster, in
     return next_ms;
 }
 
-void stand_in_finish(struct stand_in *node, const char *job, int64_t now_ms)
+void sim_agent_finish(struct sim_agent *node, const char *job, int64_t now_ms)
 {
     for (int i = 0; i < node->count; i++) {
-        struct stand_in_worker *worker = &node->workers[i];
+        struct sim_worker *worker = &node->workers[i];
         if (worker->exited || strcmp(worker->job, job) != 0)
             continue;
         worker->exited = true;
@@ -89,10 +89,10 @@ void stand_in_finish(struct stand_in *node, const char *job, int64_t now_ms)
     }
 }
 
-void stand_in_report(const struct stand_in *node, struct worker_report *ret)
+void sim_agent_report(const struct sim_agent *node, struct worker_report *ret)
 {
     for (int i = 0; i < node->count; i++) {
-        const struct stand_in_worker *worker = &node->workers[i];
+        const struct sim_worker *worker = &node->workers[i];
         ret[i] = (struct worker_report){.job = worker->job,
                                         .uid = worker->uid,
                                         .state = worker->exited   ? WORKER_EXITED
@@ -110,7 +110,7 @@ void stand_in_report(const struct stand_in *node, struct worker_report *ret)
     }
 }
 
-void stand_in_fini(struct stand_in *node)
+void sim_agent_fini(struct sim_agent *node)
 {
     free(node->workers);
 }

@@ -1,5 +1,7 @@
-/* Time limits of a group. Pure. */
-#include "coordinator/core/internal.h"
+#include "coordinator/core/deadline.h"
+
+#include "coordinator/core/limits.h"
+#include "coordinator/model/query.h"
 
 static bool has_asked(const struct group *group, const struct worker *worker)
 {
@@ -36,8 +38,8 @@ static int64_t time_to_join(const struct job *job, const struct group *group,
     return given_up || worker_finished(worker) ? JOIN_TIMEOUT_MS : SURVIVOR_TIMEOUT_MS;
 }
 
-bool group_waits_for(const struct job *job, const struct group *group, const struct worker *worker,
-                     int64_t now_ms)
+bool group_join_overdue(const struct job *job, const struct group *group,
+                        const struct worker *worker, int64_t now_ms)
 {
     return !has_asked(group, worker) && (worker_living(worker) || worker_finished(worker)) &&
            now_ms >= group->since_ms + time_to_join(job, group, worker);
@@ -53,7 +55,7 @@ int64_t group_join_deadline(const struct job *job, const struct group *group)
         const struct worker *worker = job_worker(job, group->members[rank]);
         aware |= worker->aware;
         held |= worker->held;
-        if (group_waits_for(job, group, worker, INT64_MAX) &&
+        if (group_join_overdue(job, group, worker, INT64_MAX) &&
             time_to_join(job, group, worker) < patience_ms)
             patience_ms = time_to_join(job, group, worker);
     }
@@ -62,15 +64,15 @@ int64_t group_join_deadline(const struct job *job, const struct group *group)
     return group->since_ms + patience_ms;
 }
 
-int64_t group_patience_ends(const struct job *job)
+int64_t group_progress_deadline(const struct job *job)
 {
     const struct group *group = &job->current;
     if (group->broken) {
         bool earlier = job->broken_at_ms < group->since_ms; /* an earlier break, or we were away */
-        return (earlier ? group->since_ms : job->broken_at_ms) + BROKEN_PATIENCE_MS;
+        return (earlier ? group->since_ms : job->broken_at_ms) + BROKEN_TIMEOUT_MS;
     }
     for (int rank = 0; group->joined && rank < group->world; rank++)
         if (worker_finished(job_worker(job, group->members[rank])))
-            return job->progress_at_ms + FINISH_PATIENCE_MS;
+            return job->progress_at_ms + FINISH_TIMEOUT_MS;
     return INT64_MAX;
 }

@@ -1,57 +1,9 @@
-/* Marks for the end of the present step, and the step's records and answers. step.c turns the marks
- * into actions after everything is settled. */
+#include "coordinator/core/answer.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
-
-static void note(struct map *map, struct job *job)
-{
-    insist(map_set(map, job->sequence, job, NULL) == 0);
-}
-
-void step_look(struct step *step, struct job *job)
-{
-    if (!job_state_ended(job->state))
-        note(&step->settle, job);
-}
-
-void step_settle(struct step *step, struct job *job)
-{
-    step_look(step, job);
-    note(&step->stored, job);
-}
-
-void step_store(struct step *step, struct job *job)
-{
-    note(&step->stored, job);
-}
-
-void step_show(struct step *step, struct job *job)
-{
-    note(&step->shown, job);
-}
-
-void step_store_node(struct step *step, struct node *node)
-{
-    insist(strmap_set(&step->nodes, node->name, node, NULL) == 0);
-}
-
-void step_desired(struct step *step, const char *node)
-{
-    insist(strmap_set(&step->desired, node, step->cluster, NULL) == 0);
-}
-
-void step_desired_group(struct step *step, const struct job *job, const struct group *group)
-{
-    for (int rank = 0; rank < group->world; rank++) {
-        const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker && worker->state != WORKER_EXITED && !worker->held)
-            step_desired(step, worker->node);
-    }
-}
 
 struct record *step_record(struct step *step, const char *kind, const struct job *job,
                            const char *node, const struct reason *reason)

@@ -1,23 +1,29 @@
-/* Performs concessions: elastic gangs give nodes back in place; whole gangs end with grace to save,
- * and wait in the queue again. */
-#include "coordinator/scheduler/preempt.h"
+#include "coordinator/core/evict.h"
 
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
-#include "coordinator/core/internal.h"
+#include "coordinator/core/dirty_set.h"
+#include "coordinator/core/group.h"
+#include "coordinator/core/job_state.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/runtime.h"
+#include "coordinator/core/spare.h"
+#include "coordinator/core/stop.h"
+#include "coordinator/model/query.h"
+#include "coordinator/model/reason.h"
 
-/* A gang gives `count` nodes to one job. */
-static void give_back(struct step *step, const struct concession *given, int count)
+/* One gang loses `count` nodes for one job. */
+static void evict_nodes(struct step *step, const struct eviction *evictions, int count)
 {
     char why[64];
-    struct job *job = given->job;
+    struct job *job = evictions->job;
     struct strmap nodes = {0};
-    const char *to = given->to->id;
+    const char *to = evictions->to->id;
     (void)str_printf(why, sizeof(why), "job %s waits for it", to);
     for (int i = 0; i < count; i++)
-        insist(strmap_set(&nodes, given[i].node->name, job, NULL) == 0);
+        insist(strmap_set(&nodes, evictions[i].node->name, job, NULL) == 0);
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
         if (!worker_living(worker) || !strmap_get(&nodes, worker->node))
@@ -34,35 +40,35 @@ static void give_back(struct step *step, const struct concession *given, int cou
 }
 
 /* Its current group stays unchanged, because a checkpoint saved now still counts. Nodes that it was
- * giving back before are part of it. `to` NULL: no job gets the nodes. */
+ * losing before are part of it. `to` NULL: no job gets the nodes. */
 static void end_with_grace(struct step *step, struct job *job, const struct job *to,
                            const struct reason *reason)
 {
     (void)str_copy(job->gives_to, sizeof(job->gives_to), to ? to->id : "");
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
-    step_desired_group(step, job, &job->forming);
+    step_reassign_group(step, job, &job->forming);
     group_clear(step->cluster, job, &job->forming);
     job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
     job_set_state(step, job, JOB_PREEMPTING, reason);
 }
 
-static void give_way(struct step *step, const struct concession *given)
+static void evict_gang(struct step *step, const struct eviction *eviction)
 {
     struct reason reason;
-    struct job *job = given->job;
-    const struct job *to = given->to;
+    struct job *job = eviction->job;
+    const struct job *to = eviction->to;
     char id[REASON_NAME_MAX], name[REASON_NAME_MAX];
     reason_set(&reason, REASON_PREEMPTED, "preempted by job %s (%s), which %s",
                reason_name_job(to, to->id, id), reason_name_job(to, to->spec->name, name),
-               given->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
-    reason_hint(&reason, given->returns
+               eviction->reclaimed ? "its tenant is guaranteed" : "has a higher priority");
+    reason_hint(&reason, eviction->returns
                              ? "it continues from its last checkpoint at once, with fewer nodes"
                              : "it continues from its last checkpoint when there is room");
     end_with_grace(step, job, to, &reason);
 }
 
-void preempt_all(struct step *step)
+void evict_all(struct step *step)
 {
     struct reason reason;
     reason_set(&reason, REASON_HALTED, "the cluster is being stopped");
@@ -74,41 +80,41 @@ void preempt_all(struct step *step)
             end_with_grace(step, job, NULL, &reason);
 }
 
-static bool same_gift(const struct concession *a, const struct concession *b)
+static bool is_same_gang(const struct eviction *a, const struct eviction *b)
 {
     return a->node && b->node && a->job == b->job && a->to == b->to;
 }
 
-void preempt_perform(struct step *step, const struct concession *given, int count)
+void evict_perform(struct step *step, const struct eviction *evictions, int count)
 {
     for (int i = 0, end; i < count; i = end) {
         end = i + 1;
-        if (given[i].moves) { /* one at a time: each finds its planned new place */
-            given[i].job->moved_at_ms = step->now_ms;
-            give_back(step, &given[i], 1);
+        if (evictions[i].moves) { /* one at a time: each finds its planned new place */
+            evictions[i].job->moved_at_ms = step->now_ms;
+            evict_nodes(step, &evictions[i], 1);
             return;
         }
-        while (end < count && same_gift(&given[i], &given[end]))
+        while (end < count && is_same_gang(&evictions[i], &evictions[end]))
             end++;
-        if (given[i].node)
-            give_back(step, &given[i], end - i);
+        if (evictions[i].node)
+            evict_nodes(step, &evictions[i], end - i);
         else
-            give_way(step, &given[i]);
+            evict_gang(step, &evictions[i]);
     }
 }
 
 /* Programs that save when they are asked to stop often exit with 0: only the step count shows
  * whether one has finished. */
-static bool has_finished(const struct job *job)
+static bool has_finished_all_steps(const struct job *job)
 {
     return job->total_steps > 0 && job->step >= job->total_steps &&
            group_all_finished(job, &job->current);
 }
 
-void preempt_settle(struct step *step, struct job *job)
+void evict_settle(struct step *step, struct job *job)
 {
     struct reason reason = job->reason;
-    if (job_living(job) > 0) {
+    if (job_living_workers(job) > 0) {
         if (job->stop_deadline_ms && step->now_ms >= job->stop_deadline_ms)
             job->stop_deadline_ms = 0;
         return;
@@ -117,7 +123,7 @@ void preempt_settle(struct step *step, struct job *job)
     memcpy(job->preempted_by, job->gives_to, sizeof(job->preempted_by));
     job->preempted_wall_ms = step->wall_ms;
     job->gives_to[0] = 0;
-    if (has_finished(job)) {
+    if (has_finished_all_steps(job)) {
         group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);
         return;
@@ -126,5 +132,5 @@ void preempt_settle(struct step *step, struct job *job)
     runtime_pause(step, job);
     job->backoff_until_ms = step->now_ms;
     job_set_state(step, job, JOB_QUEUED, &reason);
-    step->place = true;
+    step->wants_pass = true;
 }

@@ -18,9 +18,9 @@ static void finish(void)
     story_end(&s);
 }
 
-TestSuite(patience, .init = begin, .fini = finish);
+TestSuite(deadlines, .init = begin, .fini = finish);
 
-Test(patience, survivors_in_a_long_phase_of_their_own_are_waited_for)
+Test(deadlines, survivors_in_a_long_phase_of_their_own_are_waited_for)
 {
     story_running_pair(&s, &story_rigid);
     struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
@@ -46,7 +46,7 @@ Test(patience, survivors_in_a_long_phase_of_their_own_are_waited_for)
     cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
 }
 
-Test(patience, a_survivor_its_peers_gave_up_has_less_time)
+Test(deadlines, a_survivor_its_peers_gave_up_has_less_time)
 {
     story_running_pair(&s, &story_rigid);
     story_worker(&s, "j1", 1, NULL)->never_joins = true; /* hangs */
@@ -55,14 +55,14 @@ Test(patience, a_survivor_its_peers_gave_up_has_less_time)
     a->lost_ranks[0] = 1;
     a->lost_count = 1;
     story_report(&s, "a");
-    story_wait(&s, BROKEN_PATIENCE_MS + JOIN_TIMEOUT_MS - 1000);
+    story_wait(&s, BROKEN_TIMEOUT_MS + JOIN_TIMEOUT_MS - 1000);
     story_expect(&s, "j1 reforming peers_lost\n");
     story_wait(&s, 3000);
     cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
 }
 
 /* Rank 1 is lost and rank 0 finishes just then: it never comes, and the new rank 1 needs it. */
-Test(patience, a_rank_that_has_finished_is_not_waited_for)
+Test(deadlines, a_rank_that_has_finished_is_not_waited_for)
 {
     story_running_pair(&s, &story_rigid);
     story_commit(&s, "j1", 0, 1, 40);
@@ -78,7 +78,7 @@ Test(patience, a_rank_that_has_finished_is_not_waited_for)
     cr_expect_eq(story_job(&s, "j1")->step, 40, "from its checkpoint");
 }
 
-Test(patience, growth_waits_for_who_is_busy)
+Test(deadlines, growth_waits_for_who_is_busy)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     struct story_worker *evaluates = story_worker(&s, "j1", 0, NULL);
@@ -99,7 +99,7 @@ static void remember_generation(void *arg, const struct assignment *assignment)
         *(uint64_t *)arg = assignment->generation;
 }
 
-Test(patience, a_worker_told_of_a_generation_is_stopped_in_it)
+Test(deadlines, a_worker_told_of_a_generation_is_stopped_in_it)
 {
     story_running_pair(&s, &story_rigid);
     story_worker(&s, "j1", 0, NULL)->never_joins = true;
@@ -111,7 +111,7 @@ Test(patience, a_worker_told_of_a_generation_is_stopped_in_it)
     cr_expect_eq(generation, 2);
 }
 
-Test(patience, growth_that_fails_leaves_the_gang_alone)
+Test(deadlines, growth_that_fails_leaves_the_gang_alone)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     s.nodes_count++;
@@ -133,7 +133,7 @@ Test(patience, growth_that_fails_leaves_the_gang_alone)
     cr_expect_eq(job->current.world, 3);
 }
 
-Test(patience, the_wait_after_growth_that_fails_doubles_up_to_its_most)
+Test(deadlines, the_wait_after_growth_that_fails_doubles_up_to_its_most)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     const struct job *job = story_job(&s, "j1");
@@ -158,7 +158,7 @@ Test(patience, the_wait_after_growth_that_fails_doubles_up_to_its_most)
 }
 
 /* The gang has been told of the newcomer that dies: it forms again without, at no cost. */
-Test(patience, growth_that_fails_late_costs_no_restart)
+Test(deadlines, growth_that_fails_late_costs_no_restart)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     const struct job *job = story_job(&s, "j1");
@@ -178,7 +178,7 @@ Test(patience, growth_that_fails_late_costs_no_restart)
     cr_expect_eq(job->grow_after_ms, failed_ms + GROW_BACKOFF_MS);
 }
 
-Test(patience, who_is_to_join_a_growing_gang_and_does_not_leaves_it_alone)
+Test(deadlines, who_is_to_join_a_growing_gang_and_does_not_leaves_it_alone)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     const struct job *job = story_job(&s, "j1");
@@ -201,7 +201,7 @@ Test(patience, who_is_to_join_a_growing_gang_and_does_not_leaves_it_alone)
 }
 
 /* From when they are asked, not from when its newcomers were started. */
-Test(patience, who_is_to_make_room_for_growth_has_all_its_time)
+Test(deadlines, who_is_to_make_room_for_growth_has_all_its_time)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     story_worker(&s, "j1", 0, NULL)->never_joins = true;
@@ -219,7 +219,7 @@ Test(patience, who_is_to_make_room_for_growth_has_all_its_time)
     cr_expect(strstr(s.trace, "j1 restarting join_timeout\n"), "%s", s.trace);
 }
 
-Test(patience, who_was_held_back_has_all_its_time)
+Test(deadlines, who_was_held_back_has_all_its_time)
 {
     story_running_pair(
         &s,
@@ -233,7 +233,7 @@ Test(patience, who_was_held_back_has_all_its_time)
     story_expect(&s, "j1 running all_joined\n");
 }
 
-Test(patience, a_step_of_who_is_no_member_yet_is_none_of_the_job)
+Test(deadlines, a_step_of_who_is_no_member_yet_is_none_of_the_job)
 {
     story_running_pair(&s, &(struct story_spec){.name = "three", .nodes_min = 2, .nodes_max = 3});
     story_progress(&s, "j1", 10);
@@ -246,7 +246,7 @@ Test(patience, a_step_of_who_is_no_member_yet_is_none_of_the_job)
     cr_expect_eq(story_job(&s, "j1")->step, 10);
 }
 
-Test(patience, who_says_hello_late_has_its_time_from_then_on)
+Test(deadlines, who_says_hello_late_has_its_time_from_then_on)
 {
     s.unaware = true;
     story_two_nodes(&s);

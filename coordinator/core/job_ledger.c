@@ -1,6 +1,4 @@
-/* The phase of a job. Time is constant within a step, so each job that a step touched is charged
- * once, at the end of the step, for the phase before it. */
-#include "coordinator/core/internal.h"
+#include "coordinator/core/job_ledger.h"
 
 static enum ledger_phase stopping_phase(const struct job *job)
 {
@@ -54,7 +52,7 @@ static enum ledger_phase phase_of(const struct job *job)
     return job->ledger.phase;
 }
 
-bool ledger_follow(struct job *job, int64_t now_ms)
+bool job_ledger_follow(struct job *job, int64_t now_ms)
 {
     struct ledger *ledger = &job->ledger;
     if (!ledger->open || ledger->closed)
@@ -69,7 +67,7 @@ bool ledger_follow(struct job *job, int64_t now_ms)
     return moved;
 }
 
-void ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)
+void job_ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)
 {
     struct ledger *ledger = &job->ledger;
     if (!ledger->open) { /* stored by a version without a ledger: an estimate */
