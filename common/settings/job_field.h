@@ -96,7 +96,7 @@ enum {
          0, "N", .fallback = "5", .max = SPEC_RESTARTS_MAX, .refusal = "too many restarts")        \
     FLAG(ON_FAILURE, on_failure, TEXT, "restart.on_failure",                                       \
          "when the program itself fails: stop or retry", "on-failure", 0, "HOW",                   \
-         .absent = "depends on the other keys", .form = FORM_CHOICE, .choices = {"retry", "stop"}) \
+         .absent = "depends on the other keys", .form = FORM_CHOICE, .choices = {"stop", "retry"}) \
     FLAG(ON_NO_PROGRESS, on_no_progress, TEXT, "restart.on_no_progress",                           \
          "after three equal failures without progress: stop or retry", "on-no-progress", 0, "HOW", \
          .absent = "stop; retry if restart.max is set", .form = FORM_CHOICE,                       \
@@ -151,9 +151,12 @@ enum field_form {
     FORM_TIME,     /* "90m"; a bare number is in seconds */
     FORM_TIMES,    /* "1s..1m" */
     FORM_INTERVAL, /* "200 steps" or "10m"; a bare number is in steps */
-    FORM_CHOICE,   /* one of `choices`; the first if a message has none */
+    FORM_CHOICE,   /* one of `choices` */
     FORM_PRIORITY, /* one of `choices`, or a number */
 };
+
+/* Choices of restart.on_failure and restart.on_no_progress. */
+enum { AFTER_FAILURE_STOP, AFTER_FAILURE_RETRY };
 
 enum { FIELD_CHOICES_MAX = 4 };
 

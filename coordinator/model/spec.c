@@ -47,8 +47,8 @@ static void spec_fill(struct spec *spec)
     spec->restart_max = (int)values[JOB_FIELD_RESTART_MAX].low;
     spec->backoff_min_ms = values[JOB_FIELD_BACKOFF].low;
     spec->backoff_max_ms = values[JOB_FIELD_BACKOFF].high;
-    spec->stop_without_progress = values[JOB_FIELD_ON_NO_PROGRESS].low == 0;
-    spec->stop_on_failure = values[JOB_FIELD_ON_FAILURE].low == 1;
+    spec->stop_without_progress = values[JOB_FIELD_ON_NO_PROGRESS].low != AFTER_FAILURE_RETRY;
+    spec->stop_on_failure = values[JOB_FIELD_ON_FAILURE].low == AFTER_FAILURE_STOP;
     spec->elastic = (enum elastic)values[JOB_FIELD_ELASTIC].low;
     spec->checkpoint_keep = (int)values[JOB_FIELD_CHECKPOINT_KEEP].low;
 }

@@ -21,9 +21,11 @@ struct resources { /* of one worker */
     int64_t memory_bytes; /* 0 = no limit */
 };
 
-struct spec_value {    /* of one field, in canonical units */
-    const char *text;  /* plain texts, names, paths, intervals: never NULL; else NULL */
-    int64_t low, high; /* count, bytes, ms, thousandths, index of a choice; both of a range */
+/* One field in canonical units: a count, bytes, ms, thousandths, or the index of a choice (-1: none).
+ * `high` is that of a range. `text` is of plain texts, names, paths and intervals; else NULL. */
+struct spec_value {
+    const char *text;
+    int64_t low, high;
 };
 
 struct spec {

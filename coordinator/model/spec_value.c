@@ -156,14 +156,18 @@ static int parse_plain(const struct job_field *row, const char *text, struct err
     return (int64_t)strlen(text) > row->max ? refuse_value(row, row->key, err) : 0;
 }
 
-/* An absent interval means "never", and an absent choice the first one. Their fallbacks are for
- * written specs only (common/rpc/spec.h). */
+/* An absent interval means "never": its fallback is for written specs only (common/rpc/spec.h). */
 static const char *text_or_fallback(const struct job_field *row, const char *text)
 {
-    bool stays = row->form == FORM_INTERVAL || row->form == FORM_CHOICE;
     if (spec_given(text))
         return text;
-    return row->fallback && !stays ? row->fallback : "";
+    return row->fallback && row->form != FORM_INTERVAL ? row->fallback : "";
+}
+
+static struct spec_value absent_value(enum field_form form)
+{
+    bool text = form == FORM_PLAIN || form == FORM_PATH || form == FORM_INTERVAL;
+    return (struct spec_value){.text = text ? "" : NULL, .low = form == FORM_CHOICE ? -1 : 0};
 }
 
 static int value_of_text(const struct job_field *row, const char *text, struct spec_value *ret,
@@ -171,9 +175,7 @@ static int value_of_text(const struct job_field *row, const char *text, struct s
 {
     text = text_or_fallback(row, text);
     if (!*text && row->form != FORM_NAME) {
-        bool number =
-            row->form != FORM_PLAIN && row->form != FORM_PATH && row->form != FORM_INTERVAL;
-        *ret = (struct spec_value){.text = number ? NULL : ""};
+        *ret = absent_value(row->form);
         return 0;
     }
     switch (row->form) {

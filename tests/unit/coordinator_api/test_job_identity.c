@@ -9,10 +9,11 @@
 #include "common/settings/job_field.h"
 #include "coordinator/api_rpc/intake_spec.h"
 
-static const char base[] =
-    "command: [a]\nnodes: {min: 1, max: 1}\ncheckpoint: {dir: /c}\nrestart: {}\nresources: {}\n";
+/* Every choice is the first of its row. */
+static const char base[] = "command: [a]\nnodes: {min: 1, max: 1}\ncheckpoint: {dir: /c}\n"
+                           "restart: {on_failure: stop, on_no_progress: stop}\nresources: {}\n";
 
-/* Not the default. */
+/* Not that of the base. */
 static const char *other_text(const struct job_field *row)
 {
     int last = 0;
