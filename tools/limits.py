@@ -20,7 +20,6 @@ LONG_HEADERS = {
     "agent/supervisor/rundir.h": 128,
     "common/base/tree.h": 150,
     "common/rpc/server.h": 128,
-    "common/settings/job_field.h": 181,
     "common/settings/setting.h": 187,
     "coordinator/api_rest/http.h": 123,
     "coordinator/api_rpc/service.h": 193,

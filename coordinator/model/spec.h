@@ -21,8 +21,9 @@ struct resources { /* of one worker */
     int64_t memory_bytes; /* 0 = no limit */
 };
 
-/* One field in canonical units: a count, bytes, ms, thousandths, or the index of a choice (-1: none).
- * `high` is that of a range. `text` is of plain texts, names, paths and intervals; else NULL. */
+/* One field in canonical units: a count, bytes, ms, thousandths, or the index of a choice (-1:
+ * none). `high` is that of a range. `text` is of plain texts, names, paths and intervals; else
+ * NULL. */
 struct spec_value {
     const char *text;
     int64_t low, high;

@@ -70,7 +70,8 @@ static void expect_rows(const ProtobufCMessageDescriptor *type, const char *pref
         if (!found && section)
             expect_rows(field->descriptor, part);
         else
-            cr_expect(found, "JOB_FIELDS of common/settings/job_field.h has no row for %s", key);
+            cr_expect(found, "JOB_FIELDS of common/settings/job_field_list.h has no row for %s",
+                      key);
     }
 }
 
@@ -193,7 +194,7 @@ Test(job_fields, the_page_of_jobs_is_the_table)
     (void)buf_str(&table, "\n");
     const char *found = strstr(page, "| key | values |");
     cr_assert(found && strncmp(found, buf_cstr(&table), table.size) == 0,
-              "docs/jobs.md has another table of keys than common/settings/job_field.h:\n%s",
+              "docs/jobs.md has another table of keys than common/settings/job_field_list.h:\n%s",
               buf_cstr(&table));
     buf_fini(&table);
 }
