@@ -44,6 +44,7 @@ int service_new(const struct service_options *options, struct service **ret, str
     if (!service)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     service->options = *options;
+    service->methods = service_methods;
     budgets_init(&service->budgets);
     keep_text(service->version, sizeof(service->version), options->version);
     keep_text(service->commit, sizeof(service->commit), options->commit);
@@ -181,7 +182,7 @@ void service_start(struct service *service, const struct service_request *asked)
         refuse_request(service, asked, &err);
         return;
     }
-    const struct service_method *method = service_method(&request);
+    const struct service_method *method = service_find_method(service, &request);
     if (method->change && !host->writable(host->self, &err)) {
         refuse_request(service, asked, &err);
         return;

@@ -144,11 +144,12 @@ void service_load_nodes(struct service *service)
             (void)access_put_node(service->access, node->key, node->name, NULL);
 }
 
-const struct service_method *service_method(const struct service_request *request)
+const struct service_method *service_find_method(const struct service *service,
+                                                 const struct service_request *request)
 {
     if (request->row)
         return request->row;
-    for (const struct service_method *row = service_methods; row->name; row++)
+    for (const struct service_method *row = service->methods; row->name; row++)
         if (strcmp(row->name, request->method->name) == 0 &&
             strcmp(row->service, request->service) == 0)
             return row;
@@ -188,7 +189,7 @@ static struct budget_ask ask_of(const struct service *service, const struct serv
 int service_admit(struct service *service, struct service_request *request, size_t payload_bytes,
                   struct error *err)
 {
-    const struct service_method *method = service_method(request);
+    const struct service_method *method = service_find_method(service, request);
     request->caller = NULL;
     request->role = 0;
     if (!method)

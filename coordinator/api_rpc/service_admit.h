@@ -39,7 +39,8 @@ void service_set_pin(struct service *service, const char *pin); /* replaces opti
 void service_add_pin(const struct service *service, char token[TOKEN_TEXT_MAX]);
 
 /* The row of this request; NULL if the method is not offered. */
-const struct service_method *service_method(const struct service_request *request);
+const struct service_method *service_find_method(const struct service *service,
+                                                 const struct service_request *request);
 /* Count one more open call of its caller; NULL with err set. */
 struct budget *service_budget(struct service *service, const struct service_method *method,
                               const struct service_request *request, struct error *err);

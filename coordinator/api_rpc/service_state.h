@@ -24,6 +24,7 @@ struct quota_rates;
 
 struct service {
     struct service_options options;
+    const struct service_method *methods; /* the table; ends with a NULL name */
     char *data_dir;
     char version[64], commit[64], cluster_id[STORE_META_VALUE_MAX + 1];
     char pin[TOKEN_PIN_LENGTH + 1];
