@@ -82,7 +82,7 @@ def check_arrows(path, text, rooms, used):
         used.add((room, target))
         if target == room or any(target == r or target.startswith(r + "/") for r in rooms[room] if r in ("common", "libworker", "tests", "bench") or r == target):
             continue
-        if target in rooms[room] or (room == "coordinator" and target.startswith("coordinator")):
+        if target in rooms[room]:
             continue
         if room in ("tests", "bench"):
             continue
