@@ -19,9 +19,7 @@ LONG_HEADERS = {
     "common/base/tree.h": 150,
     "common/rpc/server.h": 128,
     "common/settings/setting.h": 187,
-    "coordinator/core/internal.h": 238,
     "coordinator/model/cluster.h": 457,
-    "coordinator/scheduler/scheduler.h": 133,
     "coordinator/store/store.h": 241,
     "libworker/checkpoint/folder.h": 155,
     "libworker/kernel/cpu/fast_layers.h": 162,
@@ -47,7 +45,7 @@ SUM = re.compile(r"\+=([^;]*);")
 CONDITION = re.compile(r"^\s*!\w|==|!=|<=|>=|&&|\|\||[^-<]<[^<]|[^->]>[^>]")
 PLURAL = re.compile(r"[!=]= 1 \? \"\" : \"s\"")
 ONE_WORD_FILES = 5  # a static function's name of one word is counted when it stands in so many files
-OTHER_LIMITS = {"comma return": 3, "sum of a condition": 45, "plural by hand": 2, "one-word statics": 124}
+OTHER_LIMITS = {"comma return": 3, "sum of a condition": 45, "plural by hand": 2, "one-word statics": 29}
 MEND = {kind: mend for kind, (_, _, mend) in PATTERNS.items()} | {
     "comma return": "two statements",
     "sum of a condition": "if (condition) n++;",
