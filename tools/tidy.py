@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """House rules as a test: formatting, include arrows, fences around outside libraries, banned
-functions, sizes, header contracts, drawings, plain words (tools/words.py), files that no CMakeLists
-names, clang-tidy and cppcheck.
+functions, sizes, header contracts, drawings, plain words (tools/words.py), calls that go round
+(tools/calls.py), habits that are leaving (tools/limits.py), files that no CMakeLists names, clang-tidy and cppcheck.
 
     tools/tidy.py [--fast] [--fix]     --fast leaves clang-tidy and cppcheck out; --fix formats
 
