@@ -24,6 +24,7 @@ void pass_fini(struct pass *pass)
     view_fini(&pass->view);
     queue_fini(&pass->queue);
     parts_fini(&pass->parts);
+    free(pass->refusals);
     free(pass->evictions);
 }
 
@@ -62,9 +63,12 @@ static const struct reason *refused_before(const struct pass *pass, const struct
 static void remember_refusal(struct pass *pass, const struct request *request,
                              const struct reason *reason)
 {
-    if (pass->refusals_count < PASS_REFUSALS_MAX)
-        pass->refusals[pass->refusals_count++] = (struct refusal){
-            .spec = request->spec, .release_at_ms = request->release_at_ms, .reason = *reason};
+    if (pass->refusals_count == PASS_REFUSALS_MAX)
+        return;
+    pass->refusals = array_reserve(pass->refusals, pass->refusals_count, &pass->refusals_capacity,
+                                   sizeof(*pass->refusals));
+    pass->refusals[pass->refusals_count++] = (struct refusal){
+        .spec = request->spec, .release_at_ms = request->release_at_ms, .reason = *reason};
 }
 
 static void refuse_limit(const struct pass *pass, const struct job *job, struct reason *ret)

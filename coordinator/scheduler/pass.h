@@ -44,8 +44,8 @@ struct pass {
     struct view view;
     struct queue queue;
     struct parts parts; /* set once something is reserved */
-    struct refusal refusals[PASS_REFUSALS_MAX];
-    int refusals_count, reservations;
+    struct refusal *refusals;
+    int refusals_count, refusals_capacity, reservations;
     const struct job *reserved[PASS_RESERVATIONS_MAX]; /* in queue order; nothing is evicted
                                                         * for them */
     int reserved_count;
