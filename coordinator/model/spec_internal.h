@@ -3,8 +3,16 @@
 #ifndef MODEL_SPEC_INTERNAL_H
 #define MODEL_SPEC_INTERNAL_H
 
+#include "common/base/arena.h"
 #include "common/settings/setting.h"
 #include "coordinator/model/spec.h"
+
+/* spec.c: a specification and its strings, freed together. Aborts without memory. */
+struct spec_block {
+    struct spec spec;
+    struct arena arena;
+};
+struct spec_block *spec_block_new(void);
 
 /* spec_input.c: true unless NULL or "". */
 bool spec_given(const char *text);
