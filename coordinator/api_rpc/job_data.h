@@ -17,8 +17,8 @@ void service_forget_output(struct service *service, const char *id);   /* delete
 
 /* True if the tenant exceeds its quota of output or metrics. */
 bool service_over_quota(struct service *service, const char *tenant);
-/* How many ended jobs of a tenant, and bytes of their specs, may be kept. */
-int service_keep_jobs(struct service *service, const char *tenant, int fallback);
-int64_t service_spec_quota(struct service *service, const char *tenant);
+/* How many ended jobs of the tenant `name`, and bytes of their specs, may be kept. */
+int service_keep_jobs(struct service *service, const char *name, int fallback);
+int64_t service_spec_quota(struct service *service, const char *name);
 
 #endif

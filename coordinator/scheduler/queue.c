@@ -60,7 +60,7 @@ void queue_leave_out_tenant(struct queue *queue, const struct tenant *tenant)
 void queue_add(struct queue *queue, const struct job *job)
 {
     queue->extra = array_reserve(queue->extra, queue->extra_count, &queue->extra_capacity,
-                                 sizeof(*queue->extra));
+                                 sizeof(const struct job *));
     queue->extra[queue->extra_count++] = job;
     queue->sorted = false;
 }

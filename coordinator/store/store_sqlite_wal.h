@@ -36,6 +36,6 @@ int wal_thread_new(sqlite3 *db, const char *path, struct wal_thread **ret, struc
 
 /* Waits for a copy that is under way. Call it before `db` is closed, so that closing can copy the
  * rest and remove the log. NULL is fine. */
-void wal_thread_free(struct wal_thread *thread);
+void wal_thread_free(struct wal_thread *self);
 
 #endif
