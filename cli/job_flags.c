@@ -34,6 +34,16 @@ static struct tree *restart_map(const struct job_flags *in)
     return map;
 }
 
+/* A file's short form, the folder, stays together with a flag. */
+static struct tree *checkpoint_map(const struct job_flags *in)
+{
+    struct tree *said = tree_get(in->spec, "checkpoint");
+    struct tree *map = sub_map(in, in->spec, "checkpoint");
+    if (said && said->kind == TREE_STRING)
+        tree_map_set(in->arena, map, "dir", said);
+    return map;
+}
+
 /* The map that holds the row's value: the spec or one of its sections. NULL with an error. */
 static struct tree *map_of(const struct job_flags *in, const struct job_field *row)
 {
@@ -45,6 +55,8 @@ static struct tree *map_of(const struct job_flags *in, const struct job_field *r
     const struct tree *said = tree_get(in->spec, section);
     if (strcmp(section, "restart") == 0)
         return restart_map(in);
+    if (strcmp(section, "checkpoint") == 0)
+        return checkpoint_map(in);
     if (strcmp(section, "nodes") == 0 && said && said->kind != TREE_MAP) {
         error_set(in->err, E_INVALID_ARGUMENT,
                   "--%s needs --nodes, or nodes: {min, max} in the file", row->flag);

@@ -152,6 +152,12 @@ def test_a_file_says_settings_as_a_config_file_does(cluster, tmp_path):
     assert json.loads(cluster.muster("show", "-o", "json", done.stdout.strip()).stdout)["spec"] == spec
 
 
+def test_a_folder_in_the_file_and_a_flag_beside_it_are_one_checkpoint(cluster, tmp_path):
+    (tmp_path / "job.yaml").write_text(f"command: [/bin/true]\ncheckpoint: {tmp_path}/k\n")
+    job = cluster.muster("submit", tmp_path / "job.yaml", "--checkpoint-every", "100 steps", check=True).stdout.strip()
+    assert {key: cluster.job(job)["spec"]["checkpoint"][key] for key in ("dir", "every")} == {"dir": f"{tmp_path}/k", "every": "100 steps"}
+
+
 def test_rest_takes_and_checks_the_same(cluster):
     status, job = cluster.rest("POST", "/v1/jobs", {"command": ["/bin/true"], "training": {"ddp": {"hook": "bf16"}, "fsdp": {"prefetch": 2}}})
     assert status == 201 and job["spec"]["training"]["settings"] == {"ddp.hook": "bf16", "fsdp.prefetch": "2"}, job
