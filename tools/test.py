@@ -154,7 +154,7 @@ def attacks():
             print(table.read_text()[len(shown):] if table.exists() else "", end="", flush=True)
             outputs.append(out)
             if code:
-                failures.append(out[-12000:])
+                failures.append(out if len(out) < 24000 else out[:12000] + "\n...\n" + out[-12000:])  # what failed is said first
     if failures:
         raise Failed("\n".join(failures))
     return pytest_counts(outputs)

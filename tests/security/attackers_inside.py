@@ -330,6 +330,8 @@ def progress_at_the_ends(attack):
 def lost_peers(attack):
     """Last: it costs its own job restarts, and then the job."""
     attack.rest(0.7 * attack.left())
+    attack.attempts += 1  # said before the first one ends this process
+    attack.rest(1)
     hub_flood(attack, "LostPeers", lambda hub: hub.me + hub.generation + b"".join(number(4, n) for n in range(20000)))
 
 
