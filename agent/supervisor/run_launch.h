@@ -1,4 +1,4 @@
-/* What a shim is to start: launch.json of a run directory (rundir.h). Plain data. */
+/* The program that a shim starts: launch.json of a run directory (rundir.h). Plain data. */
 #ifndef SUPERVISOR_RUN_LAUNCH_H
 #define SUPERVISOR_RUN_LAUNCH_H
 

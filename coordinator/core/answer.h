@@ -1,4 +1,4 @@
-/* What a step tells the world at once: records in the event log, and the answer to its request. */
+/* The immediate output of a step: records for the event log, and the answer to its request. */
 #ifndef CORE_ANSWER_H
 #define CORE_ANSWER_H
 

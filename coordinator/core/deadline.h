@@ -1,4 +1,4 @@
-/* Deadlines of a group. Pure. INT64_MAX = there is none. */
+/* Deadlines of a group. Pure. INT64_MAX means no deadline. */
 #ifndef CORE_DEADLINE_H
 #define CORE_DEADLINE_H
 

@@ -1,4 +1,4 @@
-/* What a job asks of the scheduler, and the nodes that it gets. Pure. */
+/* A job's request to the scheduler, and the placement that answers it. Pure. */
 #ifndef SCHEDULER_REQUEST_H
 #define SCHEDULER_REQUEST_H
 

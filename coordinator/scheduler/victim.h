@@ -45,7 +45,7 @@ struct victim *victims_get(const struct victims *victims,
 /* The plan takes this many of its slots, and nodes it trains on. Negative: it releases them again.
  */
 void victim_charge(struct victims *victims, struct victim *victim, int slots, int nodes);
-/* Its tenant's guarantee covers its minimum: it ends only for its own tenant. */
+/* True if its tenant's guarantee covers its minimum. Such a gang ends only for its own tenant. */
 bool victim_is_guaranteed(const struct victims *victims, const struct victim *victim);
 /* Nodes beyond both its minimum and its tenant's guarantee: borrowed capacity. */
 int victim_borrowed_nodes(const struct victims *victims, const struct victim *victim);

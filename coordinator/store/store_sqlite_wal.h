@@ -1,6 +1,6 @@
 /* Copies the write-ahead log into muster.db on a thread of its own (SQLite calls it a checkpoint).
  * A commit then costs one append and one fsync of the log. On the loop's thread the copy of a full
- * log could take seconds of a slow disk, in which no node and no caller would be heard.
+ * log could take seconds on a slow disk, and no node or caller would get an answer meanwhile.
  *
  *     commit ─► log has WAL_FULL_PAGES ─► the thread copies, beside further commits
  *                                         └─► few pages are left ─► the next commit copies these

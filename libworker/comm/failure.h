@@ -1,4 +1,4 @@
-/* How a communicator fails, once and for all: the first failure counts, every rank hears of it, and
+/* A communicator fails once and for all. The first failure counts, every rank learns of it, and
  * every later call returns it. Errors in arguments fail only their call. Any thread. */
 #ifndef COMM_FAILURE_H
 #define COMM_FAILURE_H

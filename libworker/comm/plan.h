@@ -1,4 +1,4 @@
-/* What a rank sends to, reduces of and receives from each other rank in one operation over links.
+/* The parts that a rank sends, reduces and receives in one operation over links, for each peer.
  * transfer.h carries it out. Only the thread that runs an operation calls these. */
 #ifndef COMM_PLAN_H
 #define COMM_PLAN_H

@@ -20,7 +20,7 @@
 
 enum { COMM_NAME_BYTES = 32 };
 
-/* Of the operation in progress, for other threads: `version` is odd during a change (status.c). */
+/* The operation in progress, for other threads. `version` is odd during a change (status.c). */
 struct snapshot {
     _Atomic uint64_t version;
     _Atomic uint64_t words[sizeof(struct header) / 8];
