@@ -161,9 +161,8 @@ CREATE TABLE tenant_settings (
     PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
 
--- Refusals and changes have budgets of their own: the oldest of each are found by these.
+-- Refusals and changes have budgets of their own. The oldest refusals are found by this index.
 CREATE INDEX audit_refusals ON audit (seq) WHERE result <> 'OK';
-CREATE INDEX audit_changes ON audit (seq) WHERE result = 'OK';
 
 -- Secrets of tenants. A value is sealed (common/env/seal.h) under its tenant and name; the key is not
 -- in this file. No trigger follows this table: what a secret was before is kept nowhere.
@@ -178,3 +177,10 @@ CREATE TABLE secrets (
     sealed BLOB NOT NULL,
     PRIMARY KEY (tenant, name)
 ) STRICT, WITHOUT ROWID;
+
+-- How many changes each run of about 1,024 audit entries has; `last` is the newest entry of the run.
+-- The oldest changes are found by it. An index of all changes cost every commit a page.
+CREATE TABLE audit_blocks (
+    last INTEGER PRIMARY KEY,
+    changes INTEGER NOT NULL
+) STRICT;

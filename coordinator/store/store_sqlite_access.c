@@ -72,19 +72,45 @@ int store_sqlite_put_tenant(struct store *store, const struct store_tenant *tena
     return rc < 0 ? rc : put_settings(self, tenant, err);
 }
 
+static int run_with(struct store_sqlite *self, enum statement which, int64_t number,
+                    const char *what, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(self, which);
+    sqlite3_bind_int64(stmt, 1, number);
+    return run(self, stmt, what, err);
+}
+
+/* Changes that are older than the STORE_AUDIT_KEPT_MAX newest ones, in whole blocks. */
+static int forget_old_changes(struct store_sqlite *self, struct error *err)
+{
+    sqlite3_stmt *stmt = statement(self, S_OLD_BLOCK);
+    sqlite3_bind_int(stmt, 1, STORE_AUDIT_KEPT_MAX);
+    int step = sqlite3_step(stmt);
+    int64_t last = step == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
+    sqlite3_reset(stmt);
+    if (step != SQLITE_ROW)
+        return store_sqlite_error(self->db, step, "find old audit entries", err);
+    if (last == 0)
+        return 0;
+    int rc = run_with(self, S_FORGET_AUDIT, last, "forget old audit entries", err);
+    if (rc == 0)
+        rc = run_with(self, S_EMPTY_BLOCKS, last, "forget audit blocks", err);
+    return rc < 0 ? rc : run_with(self, S_FORGET_BLOCKS, last, "forget audit blocks", err);
+}
+
+/* A block ends here: how many changes it has, and what is too old now. */
 static int forget_old_audit(struct store_sqlite *self, struct error *err)
 {
     enum { FORGET_EVERY = 1024 };
-    if (self->open_audit % FORGET_EVERY != 0 || self->open_audit <= STORE_REFUSALS_KEPT_MAX)
+    if (self->open_audit % FORGET_EVERY != 0)
         return 0;
-    sqlite3_stmt *stmt = statement(self, S_FORGET_REFUSALS);
-    sqlite3_bind_int(stmt, 1, STORE_REFUSALS_KEPT_MAX);
-    int rc = run(self, stmt, "forget old refusals", err);
-    if (rc < 0 || self->open_audit <= STORE_AUDIT_KEPT_MAX)
-        return rc;
-    stmt = statement(self, S_FORGET_AUDIT);
-    sqlite3_bind_int(stmt, 1, STORE_AUDIT_KEPT_MAX);
-    return run(self, stmt, "forget old audit entries", err);
+    int64_t last = (int64_t)self->open_audit;
+    int rc = run_with(self, S_ADD_BLOCK, last, "count audit entries", err);
+    if (rc == 0)
+        rc = run_with(self, S_JOIN_BLOCKS, last, "count audit entries", err);
+    if (rc == 0)
+        rc = run_with(self, S_FORGET_REFUSALS, STORE_REFUSALS_KEPT_MAX, "forget old refusals", err);
+    return rc < 0 ? rc : forget_old_changes(self, err);
 }
 
 int store_sqlite_put_audit(struct store *store, const struct store_audit *entry, struct error *err)

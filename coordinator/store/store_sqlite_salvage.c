@@ -29,6 +29,7 @@ static const struct {
     {"meta", "key", false},
     {"events", "seq", true},
     {"audit", "seq", true},
+    {"audit_blocks", "last", true},
     {"tenants", "name", false},
     {"tenant_settings", "tenant", false},
     {"secrets", "tenant", false},
