@@ -93,9 +93,7 @@ static int forget_old_changes(struct store_sqlite *self, struct error *err)
     if (last == 0)
         return 0;
     int rc = run_with(self, S_FORGET_AUDIT, last, "forget old audit entries", err);
-    if (rc == 0)
-        rc = run_with(self, S_EMPTY_BLOCKS, last, "forget audit blocks", err);
-    return rc < 0 ? rc : run_with(self, S_FORGET_BLOCKS, last, "forget audit blocks", err);
+    return rc < 0 ? rc : run_with(self, S_EMPTY_BLOCKS, last, "forget audit blocks", err);
 }
 
 /* A block ends here: how many changes it has, and what is too old now. */
@@ -107,10 +105,10 @@ static int forget_old_audit(struct store_sqlite *self, struct error *err)
     int64_t last = (int64_t)self->open_audit;
     int rc = run_with(self, S_ADD_BLOCK, last, "count audit entries", err);
     if (rc == 0)
-        rc = run_with(self, S_JOIN_BLOCKS, last, "count audit entries", err);
-    if (rc == 0)
         rc = run_with(self, S_FORGET_REFUSALS, STORE_REFUSALS_KEPT_MAX, "forget old refusals", err);
-    return rc < 0 ? rc : forget_old_changes(self, err);
+    if (rc == 0)
+        rc = forget_old_changes(self, err);
+    return rc < 0 ? rc : run(self, statement(self, S_JOIN_BLOCKS), "join audit blocks", err);
 }
 
 int store_sqlite_put_audit(struct store *store, const struct store_audit *entry, struct error *err)

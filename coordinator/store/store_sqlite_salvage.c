@@ -26,16 +26,11 @@ static const struct {
     const char *name, *key;
     bool numbered; /* the key is a number: rows between can be asked for */
 } tables[] = {
-    {"meta", "key", false},
-    {"events", "seq", true},
-    {"audit", "seq", true},
-    {"audit_blocks", "last", true},
-    {"tenants", "name", false},
-    {"tenant_settings", "tenant", false},
-    {"secrets", "tenant", false},
-    {"tokens", "hash", false},
-    {"nodes", "rowid", true},
-    {"jobs", "sequence", true},
+    {"meta", "key", false},       {"events", "seq", true},
+    {"audit", "seq", true},       {"audit_blocks", "last", true},
+    {"tenants", "name", false},   {"tenant_settings", "tenant", false},
+    {"secrets", "tenant", false}, {"tokens", "hash", false},
+    {"nodes", "rowid", true},     {"jobs", "sequence", true},
 };
 
 static bool one_true(sqlite3 *db, const char *sql, sqlite3_value *value)

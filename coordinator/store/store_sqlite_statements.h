@@ -26,22 +26,17 @@
                  " peer, method, object, result, text)"                                            \
                  " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")                               \
     X(FORGET_REFUSALS, "DELETE FROM audit WHERE result <> 'OK' AND seq <= coalesce((SELECT seq"    \
-                       " FROM audit WHERE result <> 'OK' ORDER BY seq DESC"                        \
-                       " LIMIT 1 OFFSET ?1), 0)")                                                  \
-    X(ADD_BLOCK, "INSERT INTO audit_blocks (last, changes) SELECT ?1, count(*) FROM audit"         \
-                 " WHERE result = 'OK' AND seq <= ?1"                                              \
-                 " AND seq > (SELECT coalesce(max(last), 0) FROM audit_blocks)")                   \
-    X(JOIN_BLOCKS, "DELETE FROM audit_blocks WHERE changes = 0 AND last = (SELECT max(last)"       \
-                   " FROM audit_blocks WHERE last < ?1) AND EXISTS (SELECT 1 FROM audit_blocks"    \
-                   " WHERE last = ?1 AND changes = 0)")                                            \
-    X(OLD_BLOCK, "SELECT coalesce(max(last), 0) FROM (SELECT last, changes, sum(changes)"          \
-                 " OVER (ORDER BY last DESC) AS kept FROM audit_blocks) WHERE kept - changes >= ?1" \
-                 " AND changes > 0")                                                               \
+        " FROM audit WHERE result <> 'OK' ORDER BY seq DESC LIMIT 1 OFFSET ?1), 0)")               \
+    X(ADD_BLOCK, "INSERT INTO audit_blocks SELECT ?1, count(*) FROM audit WHERE result = 'OK'"     \
+        " AND seq <= ?1 AND seq > (SELECT coalesce(max(last), 0) FROM audit_blocks)")              \
+    X(JOIN_BLOCKS, "DELETE FROM audit_blocks AS b WHERE changes = 0 AND 0 = (SELECT changes FROM"  \
+                   " audit_blocks WHERE last > b.last ORDER BY last LIMIT 1)")                     \
+    X(OLD_BLOCK, "SELECT coalesce(max(last), 0) FROM (SELECT last, changes, sum(changes) OVER"     \
+                 " (ORDER BY last DESC) AS kept FROM audit_blocks) WHERE kept - changes >= ?1")    \
     X(FORGET_AUDIT, "DELETE FROM audit WHERE result = 'OK' AND seq <= ?1 AND seq > (SELECT"        \
                     " coalesce(max(last), 0) FROM audit_blocks WHERE changes = 0 AND last < ("     \
                     "SELECT min(last) FROM audit_blocks WHERE changes > 0))")                      \
     X(EMPTY_BLOCKS, "UPDATE audit_blocks SET changes = 0 WHERE last <= ?1")                        \
-    X(FORGET_BLOCKS, "DELETE FROM audit_blocks WHERE last < ?1")                                   \
     X(LAST_AUDIT, "SELECT coalesce(max(seq), 0) FROM audit")                                       \
     X(AUDIT, "SELECT * FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2")                           \
     X(NEWEST_AUDIT, "SELECT * FROM (SELECT * FROM audit WHERE seq > ?1 ORDER BY seq DESC"          \
