@@ -27,10 +27,9 @@ LONG_HEADERS = {
     "libworker/kernel/kernel.h": 265,
     "libworker/nn/model.h": 211,
     "libworker/optim/optimizer.h": 186,
-    "libworker/parallel/sharded.h": 170,
-    "libworker/parallel/strategy.h": 165,
-    "libworker/step/context.h": 464,
-    "libworker/step/unit.h": 139,
+    "libworker/parallel/strategy.h": 163,
+    "libworker/step/context.h": 449,
+    "libworker/step/unit.h": 129,
 }
 
 # kind -> (limit, what is looked for in code without comments and texts, what to write instead)

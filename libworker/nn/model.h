@@ -92,6 +92,7 @@ struct wk_model {
     const struct model_ops *ops;
     struct error_ear ear; /* of the context it is prepared in */
     const void *owned_by; /* the context that frees it, or NULL; kept by step/ */
+    struct unit *unit;    /* what it is in the context it is prepared in, or NULL; kept by step/ */
     const struct kernel_table *kernels;
     struct param *params; /* [n_params], in arena order */
     int n_params;
@@ -119,8 +120,7 @@ struct wk_model {
     bool mean_of_share;
 
     /* Called in backward order, once per parameter and backward pass, when that pass adds nothing
-     * more to params[index].grad. May be NULL.
-     */
+     * more to params[index].grad. May be NULL. */
     void (*grad_ready)(void *arg, int index);
     void *grad_ready_arg;
 };

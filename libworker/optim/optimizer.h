@@ -88,6 +88,7 @@ struct wk_optimizer {
     const struct wk_model *over; /* the model of its parameters, if the program named it */
     struct error_ear ear;        /* of the context it is prepared in */
     const void *owned_by;        /* the context that frees it, or NULL; kept by step/ */
+    struct unit *unit;           /* of its model where it is prepared, or NULL; kept by step/ */
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;
@@ -160,8 +161,7 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_de
 bool optimizer_decays(const struct wk_optimizer *optimizer, const struct param *params,
                       int n_params);
 
-/* For implementations: 0 for numbers one can train with, else WK_EINVAL with the one that is not.
- */
+/* For implementations: WK_EINVAL, with the number, unless one can train with all of them. */
 int optimizer_options_check(const void *options, struct error *err); /* NULL is refused */
 int optimizer_rate_check(double rate, double weight_decay, struct error *err);
 int optimizer_beta_check(const char *name, double beta, struct error *err);

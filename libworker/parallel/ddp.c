@@ -1,192 +1,326 @@
-#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/nn/model.h"
+#include "libworker/optim/clip.h"
+#include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
+#include "libworker/parallel/strategy_ops.h"
+#include "libworker/tensor/memory.h"
 
-static void cut(struct ddp *ddp)
+static int ddp_init_low(struct ddp *ddp, struct error *err)
 {
-    ready_plan_cut(&ddp->plan, ddp->params, ddp->count, ddp->order, &ddp->options.sizes);
-}
-
-int ddp_init(struct ddp *ddp, const struct ddp_arena *arena, const struct ddp_options *options,
-             struct error *err)
-{
-    size_t n = (size_t)arena->n_params;
-    *ddp = (struct ddp){.options = *options,
-                        .params = arena->params,
-                        .n_params = arena->n_params,
-                        .grads = arena->grads,
-                        .count = arena->count,
-                        .factor = 1,
-                        .all = arena->all};
-    int rc = ready_plan_init(&ddp->plan, arena->n_params, err);
-    if (rc)
-        return rc;
-    ddp->parts = calloc(n, sizeof(*ddp->parts));
-    ddp->order = calloc(n, sizeof(*ddp->order));
-    ddp->times = calloc(n, sizeof(*ddp->times));
-    ddp->expected = calloc(n, sizeof(*ddp->expected));
-    ddp->last = calloc(n, sizeof(*ddp->last));
-    ddp->missing = calloc(n, sizeof(*ddp->missing));
-    if (!ddp->parts || !ddp->order || !ddp->times || !ddp->expected || !ddp->last ||
-        !ddp->missing) {
-        ddp_fini(ddp);
-        return error_set(err, WK_ENOMEM, "no memory for gradient buckets");
-    }
-    ddp_meet(ddp);
-    return 0;
-}
-
-void ddp_fini(struct ddp *ddp)
-{
-    ready_plan_fini(&ddp->plan);
-    free(ddp->parts);
-    free(ddp->order);
-    free(ddp->times);
-    free(ddp->expected);
-    free(ddp->last);
-    free(ddp->missing);
-    *ddp = (struct ddp){0};
-}
-
-void ddp_set_hook(struct ddp *ddp, const struct wk_gradient_hook *hook)
-{
-    ddp->hook = *hook;
-}
-
-void ddp_meet(struct ddp *ddp)
-{
-    ddp->ordered = ddp->recorded = false;
-    for (int i = 0; i < ddp->n_params; i++) {
-        ddp->order[i] = ddp->n_params - 1 - i;
-        /* The last announcements of a static graph are known only after its first pass. */
-        ddp->expected[i] = ddp->options.static_graph ? INT_MAX : 1;
-    }
-    cut(ddp);
-}
-
-static void multiply(float *data, float factor, size_t count)
-{
-    for (size_t i = 0; i < count && factor != 1; i++)
-        data[i] *= factor;
-}
-
-static void start_bucket(struct ddp *ddp, int bucket)
-{
-    const struct ready_bucket *b = &ddp->plan.buckets[bucket];
-    for (int i = b->first_run; i < b->first_run + b->n_runs && !ddp->failure; i++) {
-        const struct ready_run *run = &ddp->plan.runs[i];
-        ddp->parts[i] = (struct wk_gradients){.data = ddp->grads + run->offset,
-                                              .count = run->count,
-                                              .index = i,
-                                              .total = ddp->plan.n_runs};
-        ddp->started_parts = i + 1;
-        multiply(ddp->parts[i].data, ddp->factor, run->count);
-        ddp->failure = ddp->hook.start(ddp->hook.arg, ddp->comm, &ddp->parts[i]);
-    }
-}
-
-static void start_due(struct ddp *ddp)
-{
-    while (ddp->started < ddp->plan.n_buckets && ddp->missing[ddp->started] == 0)
-        start_bucket(ddp, ddp->started++);
-}
-
-void ddp_begin(struct ddp *ddp, struct wk_comm *comm, bool last)
-{
-    ddp->comm = comm;
-    ddp->passing = true;
-    ddp->syncing = last;
-    ddp->clock = ddp->started = ddp->started_parts = 0;
-    ddp->failure = 0;
-    memset(ddp->times, 0, (size_t)ddp->n_params * sizeof(*ddp->times));
-    memset(ddp->last, 0, (size_t)ddp->n_params * sizeof(*ddp->last));
-    for (int i = 0; i < ddp->plan.n_buckets; i++)
-        ddp->missing[i] = 0;
-    for (int i = 0; i < ddp->n_params; i++)
-        ddp->missing[ddp->plan.bucket_of[i]] += ddp->expected[i] > 0;
-}
-
-void ddp_ready(struct ddp *ddp, int index)
-{
-    if (!ddp->passing)
-        return;
-    if (++ddp->times[index] == 1 || ddp->options.static_graph)
-        ddp->last[index] = ++ddp->clock;
-    if (ddp->times[index] != ddp->expected[index] || !ddp->syncing)
-        return;
-    ddp->missing[ddp->plan.bucket_of[index]]--;
-    start_due(ddp);
-}
-
-bool ddp_changed(const struct ddp *ddp)
-{
-    bool changed = false;
-    for (int i = 0; i < ddp->n_params; i++)
-        changed = changed || ddp->times[i] != ddp->expected[i];
-    /* A pass without announcements is that of an empty share. */
-    return changed && ddp->recorded && ddp->clock > 0;
-}
-
-void ddp_flush(struct ddp *ddp)
-{
-    if (!ddp->syncing)
-        return;
-    memset(ddp->missing, 0, (size_t)ddp->n_params * sizeof(*ddp->missing));
-    start_due(ddp);
-    if (!ddp->failure)
-        ddp->failure = wk_all_reduce(ddp->comm, ddp->grads + ddp->count, ddp->all - ddp->count,
-                                     WK_F32, WK_SUM, &ddp->tail);
-    if (!ddp->options.static_graph || ddp->recorded || !ddp->clock)
-        return;
-    memcpy(ddp->expected, ddp->times, (size_t)ddp->n_params * sizeof(*ddp->expected));
-    ddp->recorded = true;
-}
-
-static int by_last(const void *a, const void *b, void *arg)
-{
-    const struct ddp *ddp = arg;
-    int i = *(const int *)a, j = *(const int *)b;
-    int first = ddp->last[i] ? ddp->last[i] : INT_MAX;
-    int second = ddp->last[j] ? ddp->last[j] : INT_MAX;
-    return first != second ? (first > second) - (first < second) : (j > i) - (j < i);
-}
-
-/* All ranks use rank 0's order. */
-static int agree_order(struct ddp *ddp)
-{
-    size_t n = (size_t)ddp->n_params;
-    qsort_r(ddp->order, n, sizeof(*ddp->order), by_last, ddp);
-    int rc = wk_broadcast(ddp->comm, ddp->order, n, WK_I32, 0, NULL);
-    if (rc)
-        return rc;
-    ddp->ordered = true;
-    cut(ddp);
-    return 0;
-}
-
-int ddp_drain(struct ddp *ddp)
-{
-    int rc = ddp->failure;
-    for (int i = 0; i < ddp->started_parts; i++) {
-        int result = ddp->hook.finish(ddp->hook.arg, ddp->comm, &ddp->parts[i]);
-        rc = rc ? rc : result;
-    }
-    int result = wk_wait(ddp->tail);
-    ddp->tail = NULL;
-    ddp->started_parts = 0;
-    ddp->passing = ddp->syncing = false;
-    return rc ? rc : result;
-}
-
-int ddp_finish(struct ddp *ddp)
-{
-    if (!ddp->syncing) {
-        ddp->passing = false;
+    if (!narrowing_on(&ddp->narrowing))
         return 0;
-    }
-    int rc = ddp_drain(ddp);
-    return rc || ddp->ordered ? rc : agree_order(ddp);
+    size_t count = ddp->model->count;
+    ddp->low = memory_new(count * sizeof(*ddp->low));
+    if (!ddp->low)
+        return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", count);
+    return model_set_compute(ddp->model, ddp->narrowing.type, ddp->low, err);
 }
+
+static int make_hook(struct ddp *ddp, const struct strategy_options *options, struct error *err)
+{
+    struct wk_model *model = ddp->model;
+    struct hook_model about = {model->kernels, model->params, model->n_params, ddp->grads,
+                               model->count};
+    switch (options->hook) {
+    case HOOK_SUM:
+        return hook_sum_new(&about, !options->measures, &ddp->hook, err);
+    case HOOK_F16:
+        return hook_low_new(&about, WK_F16, &ddp->hook, err);
+    case HOOK_BF16:
+        return hook_low_new(&about, WK_BF16, &ddp->hook, err);
+    case HOOK_POWERSGD:
+        return hook_powersgd_new(&about, &options->powersgd, &ddp->hook, err);
+    }
+    return error_set(err, WK_EINTERNAL, "%d is no hook", (int)options->hook);
+}
+
+static int ddp_init_reducer(struct ddp *ddp, const struct strategy_options *options,
+                            struct error *err)
+{
+    const struct wk_model *model = ddp->model;
+    const struct reducer_arena grads = {model->params, model->n_params, ddp->grads, model->count,
+                                        ddp->grad_count};
+    const struct reducer_options how = {options->sizes, options->static_graph};
+    int rc = reducer_init(&ddp->reducer, &grads, &how, err);
+    if (!rc)
+        rc = make_hook(ddp, options, err);
+    if (!rc)
+        reducer_set_hook(&ddp->reducer, &ddp->hook.face);
+    return rc;
+}
+
+static int ddp_fill(void *self, struct wk_comm *comm, struct error *err)
+{
+    struct wk_model *model = ((struct ddp *)self)->model;
+    (void)comm;
+    for (int i = 0; i < model->n_params; i++) {
+        int rc = model_fill(model, i, model->params[i].data, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int ddp_init(struct ddp *ddp, const struct strategy_options *options, struct error *err)
+{
+    struct wk_model *model = ddp->model;
+    ddp->grad_count = model->count + strategy_numbers_room(model->n_params);
+    ddp->params = memory_new(model->count * sizeof(*ddp->params));
+    if (!ddp->params || wk_arena_new(ddp->grad_count * sizeof(*ddp->grads), &ddp->arena))
+        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+    ddp->grads = wk_arena_data(ddp->arena);
+    int rc = model_bind(model, ddp->params, ddp->grads);
+    if (rc)
+        return error_set(err, rc, "the model does not take its memory");
+    if (model->values.fill && !options->fill_later)
+        rc = ddp_fill(ddp, NULL, err);
+    if (!rc)
+        rc = ddp_init_reducer(ddp, options, err);
+    if (!rc)
+        rc = ddp_init_low(ddp, err);
+    return rc;
+}
+
+static void ddp_close(void *self)
+{
+    struct ddp *ddp = self;
+    size_t count = ddp->model->count;
+    reducer_fini(&ddp->reducer);
+    if (ddp->hook.free)
+        ddp->hook.free(ddp->hook.face.arg);
+    memory_free(ddp->params, count * sizeof(*ddp->params));
+    memory_free(ddp->low, count * sizeof(*ddp->low));
+    wk_arena_free(ddp->arena);
+    free(ddp);
+}
+
+static int ddp_open(struct wk_model *model, const struct strategy_options *options,
+                    struct strategy_memory *ret, struct error *err)
+{
+    struct ddp *ddp = calloc(1, sizeof(*ddp));
+    if (!ddp)
+        return error_set(err, WK_ENOMEM, "no memory for strategy ddp");
+    ddp->model = model;
+    ddp->narrowing = options->narrowing;
+    int rc = ddp_init(ddp, options, err);
+    if (rc) {
+        ddp_close(ddp);
+        return rc;
+    }
+    *ret = (struct strategy_memory){
+        .self = ddp,
+        .range = {model->params, model->n_params, model->count, ddp->params, ddp->grads, ddp->low},
+        .numbers = ddp->grads + model->count,
+    };
+    return 0;
+}
+
+static int ddp_meet(void *self, struct wk_comm *comm)
+{
+    struct ddp *ddp = self;
+    int rc = wk_comm_register(comm, ddp->arena);
+    if (!rc && ddp->hook.meet)
+        rc = ddp->hook.meet(ddp->hook.face.arg, comm);
+    if (!rc)
+        reducer_meet(&ddp->reducer);
+    return rc;
+}
+
+static int ddp_regroup(void *self, struct wk_comm *comm, const struct layout *layout,
+                       struct error *err)
+{
+    (void)self;
+    (void)comm;
+    (void)layout;
+    (void)err;
+    return 0;
+}
+
+static void ddp_leave(void *self)
+{
+    ((struct ddp *)self)->reducer.comm = NULL;
+}
+
+static const char *ddp_sentence(const void *self)
+{
+    struct wk_comm *comm = ((const struct ddp *)self)->reducer.comm;
+    return comm ? wk_comm_error(comm) : "";
+}
+
+static int ddp_refresh(void *self, struct wk_comm *comm)
+{
+    struct ddp *ddp = self;
+    (void)comm;
+    if (ddp->low)
+        narrow_write(&ddp->narrowing, ddp->low, ddp->params, ddp->model->count, 0);
+    return 0;
+}
+
+static const struct param *ddp_own(const void *self, int index, size_t *ret_first)
+{
+    *ret_first = 0;
+    return &((const struct ddp *)self)->model->params[index];
+}
+
+/* Each rank reads its own memory: there is nothing to gather. */
+static void ddp_use(void *self, struct wk_comm *comm)
+{
+    (void)self;
+    (void)comm;
+}
+
+static int ddp_empty_pass(void *self, enum model_pass pass, struct error *err)
+{
+    (void)self;
+    (void)pass;
+    (void)err;
+    return 0;
+}
+
+static int ddp_gather(void *self, struct wk_comm *comm)
+{
+    (void)self;
+    (void)comm;
+    return 0;
+}
+
+static void ddp_scaled(void *self, float factor, double scale)
+{
+    struct ddp *ddp = self;
+    ddp->reducer.factor = factor;
+    if (ddp->hook.scaled)
+        ddp->hook.scaled(ddp->hook.face.arg, scale);
+}
+
+static void ddp_rescale(void *self, float change)
+{
+    struct ddp *ddp = self;
+    ddp->model->kernels->scale(ddp->grads, change, ddp->model->count);
+}
+
+static void ddp_begin(void *self, struct wk_comm *comm, bool last)
+{
+    reducer_begin(&((struct ddp *)self)->reducer, comm, last);
+}
+
+static void ddp_ready(void *self, int index)
+{
+    reducer_ready(&((struct ddp *)self)->reducer, index);
+}
+
+static bool ddp_changed(const void *self)
+{
+    return reducer_changed(&((const struct ddp *)self)->reducer);
+}
+
+static void ddp_flush(void *self)
+{
+    reducer_flush(&((struct ddp *)self)->reducer);
+}
+
+static int ddp_finish(void *self)
+{
+    return reducer_finish(&((struct ddp *)self)->reducer);
+}
+
+static void ddp_drain(void *self)
+{
+    (void)reducer_drain(&((struct ddp *)self)->reducer);
+}
+
+/* A program's own hook does not say. */
+static enum sums ddp_checked(const void *self)
+{
+    const struct ddp *ddp = self;
+    bool own = ddp->reducer.hook.arg != ddp->hook.face.arg;
+    return own || !ddp->hook.sums ? SUMS_UNJUDGED : ddp->hook.sums(ddp->hook.face.arg);
+}
+
+static int ddp_squares(void *self, double *ret)
+{
+    const struct ddp *ddp = self;
+    *ret = clip_sum_squares(ddp->model->kernels, ddp->grads, ddp->model->count);
+    return 0;
+}
+
+static int ddp_first_wild(void *self, int *ret_index)
+{
+    const struct wk_model *model = ((struct ddp *)self)->model;
+    *ret_index = -1;
+    for (int i = 0; i < model->n_params && *ret_index < 0; i++) {
+        const struct param *param = &model->params[i];
+        if (!isfinite(clip_sum_squares(model->kernels, param->grad, param->count)))
+            *ret_index = i;
+    }
+    return 0;
+}
+
+static void ddp_clamp(void *self, float limit)
+{
+    struct ddp *ddp = self;
+    clip_clamp(ddp->grads, ddp->model->count, limit);
+}
+
+static int ddp_update(void *self, struct wk_optimizer *optimizer, float scale, struct error *err)
+{
+    struct ddp *ddp = self;
+    return optimizer_step(optimizer, ddp->params, ddp->grads, scale, err);
+}
+
+/* Every rank made the same step. */
+static int ddp_spread(void *self, struct wk_comm *comm)
+{
+    (void)self;
+    (void)comm;
+    return 0;
+}
+
+static void ddp_clear(void *self)
+{
+    struct ddp *ddp = self;
+    memset(ddp->grads, 0, ddp->grad_count * sizeof(*ddp->grads));
+}
+
+static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)
+{
+    struct ddp *ddp = self;
+    reducer_set_hook(&ddp->reducer, hook ? hook : &ddp->hook.face);
+    return 0;
+}
+
+const struct strategy_ops ddp_ops = {
+    .name = "ddp",
+    .cuts = false,
+    .open = ddp_open,
+    .close = ddp_close,
+    .meet = ddp_meet,
+    .regroup = ddp_regroup,
+    .leave = ddp_leave,
+    .sentence = ddp_sentence,
+    .fill = ddp_fill,
+    .refresh = ddp_refresh,
+    .own = ddp_own,
+    .use = ddp_use,
+    .empty_pass = ddp_empty_pass,
+    .gather = ddp_gather,
+    .gather_own = ddp_gather,
+    .scaled = ddp_scaled,
+    .rescale = ddp_rescale,
+    .begin = ddp_begin,
+    .ready = ddp_ready,
+    .changed = ddp_changed,
+    .flush = ddp_flush,
+    .finish = ddp_finish,
+    .drain = ddp_drain,
+    .checked = ddp_checked,
+    .squares = ddp_squares,
+    .first_wild = ddp_first_wild,
+    .clamp = ddp_clamp,
+    .update = ddp_update,
+    .spread = ddp_spread,
+    .clear = ddp_clear,
+    .set_hook = ddp_set_hook,
+};

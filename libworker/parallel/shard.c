@@ -41,6 +41,19 @@ void shard_plan_fini(struct shard_plan *plan)
     *plan = (struct shard_plan){0};
 }
 
+int shard_plan_recut(const struct shard_plan *plan, int world, struct shard_plan *ret,
+                     struct error *err)
+{
+    size_t *ends = calloc((size_t)plan->n_units, sizeof(*ends));
+    if (!ends)
+        return error_set(err, WK_ENOMEM, "no memory for a plan of %d units", plan->n_units);
+    for (int i = 0; i < plan->n_units; i++)
+        ends[i] = plan->units[i].offset + plan->units[i].count;
+    int rc = shard_plan_init(ret, ends, plan->n_units, world, err);
+    free(ends);
+    return rc;
+}
+
 struct shard_piece shard_piece(const struct shard_plan *plan, int unit, int rank, size_t offset,
                                size_t count)
 {

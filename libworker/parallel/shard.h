@@ -44,6 +44,10 @@ int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, in
                     struct error *err);
 void shard_plan_fini(struct shard_plan *plan); /* zeroed memory is allowed */
 
+/* The same units for another world. WK_ENOMEM. */
+int shard_plan_recut(const struct shard_plan *plan, int world, struct shard_plan *ret,
+                     struct error *err);
+
 /* The part of elements [offset, offset + count) of the model's arena, within unit `unit`, that is
  * in `rank`'s row. */
 struct shard_piece {

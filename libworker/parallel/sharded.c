@@ -1,40 +1,16 @@
+#include "libworker/parallel/sharded.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/nn/param.h"
+#include "libworker/optim/optimizer.h"
 #include "libworker/parallel/custom.h"
-#include "libworker/parallel/sharded.h"
+#include "libworker/parallel/sharded_blocks.h"
+#include "libworker/parallel/sharded_grads.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_params.h"
 #include "libworker/parallel/sharded_unit.h"
-
-size_t sharded_elements(const struct sharded *s, int unit)
-{
-    return s->plan.units[unit].row * (size_t)s->plan.world;
-}
-
-void sharded_drop(const struct sharded *s, const struct pages *arena, int unit)
-{
-    size_t pages = (sharded_elements(s, unit) + SHARD_PAGE - 1) / SHARD_PAGE;
-    size_t first = s->plan.units[unit].place, count = pages * SHARD_PAGE;
-    pages_drop(arena, first, count < arena->count - first ? count : arena->count - first);
-}
-
-size_t sharded_row_at(const struct sharded *s, int unit)
-{
-    const struct shard_unit *u = &s->plan.units[unit];
-    return u->place + u->row * (size_t)s->options.rank;
-}
-
-float *sharded_row(const struct sharded *s, float *arena, int unit)
-{
-    return arena + sharded_row_at(s, unit);
-}
-
-void sharded_note(struct sharded *s, int code)
-{
-    if (!s->failure)
-        s->failure = code;
-}
+#include "libworker/parallel/strategy_ops.h"
 
 /* Ends of units: blocks under FSDP with hooks, else the buckets of DDP. */
 static int cut_units(struct sharded *s, size_t **ret_ends, int *ret_count, struct error *err)
@@ -74,7 +50,7 @@ static void fill_own(struct sharded *s)
     for (int i = 0; i < s->model->n_params; i++) {
         const struct param *param = &s->model->params[i];
         struct shard_piece piece =
-            shard_piece(&s->plan, s->unit_of[i], s->options.rank, param->offset, param->count);
+            shard_piece(&s->plan, s->unit_of[i], s->options.part, param->offset, param->count);
         s->own_of[i] = -1;
         if (!piece.count)
             continue;
@@ -110,14 +86,14 @@ static void bind_pointers(struct sharded *s)
 static int allocate(struct sharded *s, struct error *err)
 {
     size_t n = (size_t)s->model->n_params;
-    bool apart = s->options.sharding != SHARDING_ZERO1;
+    bool apart = !sharded_keeps_grads(s);
     int rc = pages_init(&s->param_pages, s->plan.padded, true);
     rc = rc ? rc : pages_init(&s->grad_pages, s->plan.padded, true);
-    if (!rc && s->options.offload)
+    if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
     else if (!rc)
         rc = pages_init(&s->own_param_pages, s->plan.shard, false);
-    if (rc && s->options.offload && err->code)
+    if (rc && s->options.offload_params && err->code)
         return rc;
     rc = rc ? rc : pages_init(&s->own_grad_pages, apart ? s->plan.shard : 0, false);
     s->params = s->param_pages.data;
@@ -129,8 +105,8 @@ static int allocate(struct sharded *s, struct error *err)
     s->unit_of = calloc(n, sizeof(*s->unit_of));
     s->ready = calloc(n, sizeof(*s->ready));
     s->units = calloc((size_t)s->plan.n_units, sizeof(*s->units));
-    s->extras = calloc(s->options.extras, sizeof(*s->extras));
-    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units || !s->extras)
+    s->numbers = calloc(s->n_numbers, sizeof(*s->numbers));
+    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units || !s->numbers)
         return error_set(err, WK_ENOMEM, "no memory for a shard of %zu parameters", s->plan.shard);
     return 0;
 }
@@ -149,7 +125,7 @@ static void keep_row(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
     memcpy(s->own_params + u->shard, sharded_row(s, s->params, unit), u->row * sizeof(float));
-    if (s->options.sharding == SHARDING_FSDP || narrowing_on(&s->options.narrowing))
+    if (sharded_frees_params(s) || narrowing_on(&s->options.narrowing))
         sharded_drop(s, &s->param_pages, unit);
     else
         s->units[unit].gathered = true;
@@ -168,8 +144,10 @@ static int fill_initial(struct sharded *s, struct error *err)
     return 0;
 }
 
-int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err)
+/* Only rank 0 reads the values, unit by unit. */
+static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
 {
+    struct sharded *s = self;
     for (int u = 0; u < s->plan.n_units; u++) {
         int32_t code = wk_comm_rank(comm) == 0 ? fill_unit(s, u, err) : 0;
         int rc = wk_broadcast(comm, &code, 1, WK_I32, 0, NULL);
@@ -187,40 +165,9 @@ int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err)
     return 0;
 }
 
-int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
-                 struct error *err)
+static void sharded_close(void *self)
 {
-    size_t *ends = NULL;
-    int count = 0;
-    *s = (struct sharded){.options = *options, .model = model, .next = -1, .factor = 1};
-    s->hooked = options->sharding == SHARDING_FSDP && !model_is_custom(model);
-    int rc = cut_units(s, &ends, &count, err);
-    if (rc)
-        return rc;
-    rc = shard_plan_init(&s->plan, ends, count, options->world, err);
-    free(ends);
-    if (!rc)
-        rc = allocate(s, err);
-    if (rc) {
-        sharded_fini(s);
-        return rc;
-    }
-    for (int i = 0; i < model->n_params; i++) {
-        s->unit_of[i] = shard_unit_of(&s->plan, model->params[i].offset);
-        s->units[s->unit_of[i]].n_params++;
-    }
-    bind_pointers(s);
-    fill_own(s);
-    rc = fill_initial(s, err);
-    if (!rc)
-        rc = sharded_low_init(s, err);
-    if (rc)
-        sharded_fini(s);
-    return rc;
-}
-
-void sharded_fini(struct sharded *s)
-{
+    struct sharded *s = self;
     sharded_low_fini(s);
     groups_close(&s->groups);
     pages_fini(&s->param_pages);
@@ -232,28 +179,157 @@ void sharded_fini(struct sharded *s)
     free(s->unit_of);
     free(s->ready);
     free(s->units);
-    free(s->extras);
+    free(s->numbers);
     shard_plan_fini(&s->plan);
-    *s = (struct sharded){0};
+    free(s);
 }
 
-int sharded_meet(struct sharded *s, struct wk_comm *comm)
+static int make_plan(struct sharded *s, struct error *err)
 {
+    size_t *ends = NULL;
+    int count = 0;
+    int rc = cut_units(s, &ends, &count, err);
+    if (!rc)
+        rc = shard_plan_init(&s->plan, ends, count, s->options.parts, err);
+    free(ends);
+    return rc;
+}
+
+static int sharded_init(struct sharded *s, struct error *err)
+{
+    struct wk_model *model = s->model;
+    int rc = make_plan(s, err);
+    if (!rc)
+        rc = allocate(s, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < model->n_params; i++) {
+        s->unit_of[i] = shard_unit_of(&s->plan, model->params[i].offset);
+        s->units[s->unit_of[i]].n_params++;
+    }
+    bind_pointers(s);
+    fill_own(s);
+    rc = fill_initial(s, err);
+    if (!rc)
+        rc = sharded_low_init(s, err);
+    if (!rc)
+        model->hooks = sharded_hooks(s);
+    return rc;
+}
+
+static int sharded_open(struct wk_model *model, const struct strategy_options *options,
+                        struct strategy_memory *ret, struct error *err)
+{
+    struct sharded *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, WK_ENOMEM, "no memory for a strategy that cuts models");
+    s->options = *options;
+    s->options.offload_params = options->offload && options->offload_params;
+    s->model = model;
+    s->n_numbers = strategy_numbers_room(model->n_params);
+    s->hooked = sharded_frees_params(s) && !model_is_custom(model);
+    s->next = -1;
+    s->factor = 1;
+    int rc = sharded_init(s, err);
+    if (rc) {
+        sharded_close(s);
+        return rc;
+    }
+    const struct param *last = s->n_own ? &s->own[s->n_own - 1] : NULL;
+    size_t count = last ? last->offset + last->count : 0;
+    *ret = (struct strategy_memory){
+        .self = s,
+        .range = {s->own, s->n_own, count, s->own_params, s->own_grads, NULL},
+        .plan = &s->plan,
+        .numbers = s->numbers,
+    };
+    return 0;
+}
+
+static int sharded_meet(void *self, struct wk_comm *comm)
+{
+    struct sharded *s = self;
     int rc = wk_comm_register(comm, s->param_pages.arena);
-    rc = rc ? rc : wk_comm_register(comm, s->grad_pages.arena);
-    return rc || !s->low.params ? rc : sharded_low_meet(s, comm);
+    if (!rc)
+        rc = wk_comm_register(comm, s->grad_pages.arena);
+    if (!rc && s->low.params)
+        rc = sharded_low_meet(s, comm);
+    return rc;
 }
 
-int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
-                    struct error *err)
+static int sharded_regroup(void *self, struct wk_comm *comm, const struct layout *layout,
+                           struct error *err)
 {
-    return groups_make(&s->groups, comm, layout, err);
+    return groups_make(&((struct sharded *)self)->groups, comm, layout, err);
 }
 
-const char *sharded_error(const struct sharded *s)
+static void sharded_leave(void *self)
 {
-    const char *sentence = wk_comm_error(s->comm);
-    if (!*sentence)
-        sentence = wk_comm_error(s->groups.column);
-    return *sentence ? sentence : wk_comm_error(s->whole);
+    struct sharded *s = self;
+    groups_close(&s->groups);
+    s->whole = s->comm = NULL;
 }
+
+static const struct param *sharded_own(const void *self, int index, size_t *ret_first)
+{
+    const struct sharded *s = self;
+    const struct param *param = &s->model->params[index];
+    *ret_first = 0;
+    if (s->own_of[index] < 0)
+        return NULL;
+    *ret_first =
+        shard_piece(&s->plan, s->unit_of[index], s->options.part, param->offset, param->count)
+            .first;
+    return &s->own[s->own_of[index]];
+}
+
+static int sharded_update(void *self, struct wk_optimizer *optimizer, float scale,
+                          struct error *err)
+{
+    struct sharded *s = self;
+    const struct optimizer_low low = {s->low.own_grads, s->options.narrowing.type};
+    if (low.grads)
+        return optimizer_step_low(optimizer, s->own_params, &low, scale, err);
+    return optimizer_step(optimizer, s->own_params, s->own_grads, scale, err);
+}
+
+static int sharded_set_hook(void *self, const struct wk_gradient_hook *hook)
+{
+    (void)self;
+    (void)hook;
+    return WK_EUNSUPPORTED;
+}
+
+const struct strategy_ops sharded_ops = {
+    .name = "sharded",
+    .cuts = true,
+    .open = sharded_open,
+    .close = sharded_close,
+    .meet = sharded_meet,
+    .regroup = sharded_regroup,
+    .leave = sharded_leave,
+    .sentence = sharded_sentence,
+    .fill = sharded_fill,
+    .refresh = sharded_refresh,
+    .own = sharded_own,
+    .use = sharded_use,
+    .empty_pass = sharded_empty_pass,
+    .gather = sharded_gather,
+    .gather_own = sharded_gather_own,
+    .scaled = sharded_scaled,
+    .rescale = sharded_rescale,
+    .begin = sharded_begin,
+    .ready = sharded_ready,
+    .changed = sharded_changed,
+    .flush = sharded_flush,
+    .finish = sharded_finish,
+    .drain = sharded_drain,
+    .checked = sharded_checked,
+    .squares = sharded_squares,
+    .first_wild = sharded_first_wild,
+    .clamp = sharded_clamp,
+    .update = sharded_update,
+    .spread = sharded_refresh,
+    .clear = sharded_clear,
+    .set_hook = sharded_set_hook,
+};

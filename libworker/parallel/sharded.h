@@ -11,8 +11,15 @@
  * optimizer works on the shard, which a table of its own (`own`) describes.
  *
  * Collectives start in an order that depends on the model alone: units from the last to the first,
- * gathers by block. A rank with an empty share of a batch makes them through sharded_empty_pass.
- * One thread.
+ * gathers by block. A rank with an empty share of a batch makes them in its empty pass. Owned by
+ * the strategy, whose thread calls.
+ *
+ *      sharded.c         memory, initial values, the optimizer's step, the table
+ *      sharded_blocks.c  what happens at the model's blocks
+ *      sharded_grads.c   sums of gradients
+ *      sharded_params.c  gathers of parameters
+ *      sharded_low.c     both in bf16 and f16
+ *      sharded_unit.c    where a unit is, and its phase
  */
 #ifndef PARALLEL_SHARDED_H
 #define PARALLEL_SHARDED_H
@@ -24,39 +31,31 @@
 
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
-#include "libworker/parallel/bucket.h"
 #include "libworker/parallel/groups.h"
-#include "libworker/parallel/narrow.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
+#include "libworker/parallel/strategy_options.h"
 
-enum sharding { SHARDING_ZERO1, SHARDING_ZERO2, SHARDING_FSDP };
+struct strategy_ops;
 
 enum {
     SHARDED_REDUCES_MAX = 2,  /* units of gradients on their way at once */
     SHARDED_PREFETCH_MAX = 8, /* blocks gathered ahead, at most */
 };
 
-struct sharded_options {
-    enum sharding sharding;
-    int rank, world; /* of the ranks that share one model: layout's part and shards */
-    struct bucket_sizes sizes;
-    size_t extras; /* numbers that are summed with the gradients */
-    int prefetch;  /* blocks gathered ahead of the one in use: 0 … SHARDED_PREFETCH_MAX */
-    struct narrowing narrowing;
-    bool fill_later;     /* sharded_fill sets initial values */
-    const char *offload; /* folder that this rank's parameters are in, or NULL; borrowed at init */
-    bool keep_gathered; /* FSDP: a block stays until its backward pass (no reshard after forward) */
-};
+/* The gradients of a unit in a pass that sums them. A new pass leads from COLLECTED to OPEN, an
+ * abandoned one from anywhere.
+ *
+ *      OPEN ──start──► REDUCING ──the row has its sum──► ADVANCED ──the column too──► COLLECTED
+ */
+enum unit_phase { UNIT_OPEN, UNIT_REDUCING, UNIT_ADVANCED, UNIT_COLLECTED };
 
 struct sharded_unit {
     struct wk_work *gather, *reduce;
-    int wild;       /* not 0: the sum that `reduce` made is not finite */
-    bool gathered;  /* the parameters are in the arena (once `gather` is done) */
-    bool reduced;   /* of this pass: on its way or done */
-    bool advanced;  /* of this pass: its sum over the row is there, that over the column starts */
-    bool collected; /* of this pass: added to the shard */
-    int missing;    /* gradients of this pass not yet announced */
+    enum unit_phase phase;
+    int wild;      /* not 0: the sum that `reduce` made is not finite */
+    bool gathered; /* the parameters are in the arena (once `gather` is done) */
+    int missing;   /* gradients of this pass not yet announced */
     int n_params;
 };
 
@@ -74,7 +73,7 @@ struct sharded_low {
 };
 
 struct sharded {
-    struct sharded_options options;
+    struct strategy_options options;
     struct wk_model *model; /* borrowed */
     bool hooked;            /* gathers by block; else everything before a pass */
     struct shard_plan plan;
@@ -88,11 +87,11 @@ struct sharded {
     struct sharded_unit *units; /* [plan.n_units] */
     int *unit_of;               /* [model->n_params] */
     bool *ready;                /* [model->n_params] in this pass */
-    float *extras;              /* [options.extras] */
-    struct wk_work *extras_work;
+    float *numbers;             /* [n_numbers], of the strategy */
+    size_t n_numbers;
+    struct wk_work *numbers_work;
     struct wk_comm *whole, *comm; /* of the passes under way: all ranks, this replica's; borrowed */
     struct groups groups;         /* of `whole` */
-    bool passing;                 /* between begin and finish */
     bool reducing;                /* this pass sums over the ranks */
     bool following;               /* something is done with each unit once its gradients are in */
     bool last;                    /* it is its window's last */
@@ -103,68 +102,6 @@ struct sharded {
     int failure;                  /* first code a collective failed with */
 };
 
-/* Allocate, bind the model's pointers and fill in its initial values. WK_ENOMEM. */
-int sharded_init(struct sharded *s, struct wk_model *model, const struct sharded_options *options,
-                 struct error *err);
-void sharded_fini(struct sharded *s); /* zeroed memory is allowed; after sharded_drain */
-
-/* Use another communicator, with both arenas visible to its ranks in place. WK_ENOMEM. */
-int sharded_meet(struct sharded *s, struct wk_comm *comm);
-
-/* Make the groups of a communicator, after the distribution of parts is known. Collective. */
-int sharded_regroup(struct sharded *s, struct wk_comm *comm, const struct layout *layout,
-                    struct error *err);
-
-/* Initial values that rank 0 of `comm` alone reads, unit by unit. Collective. */
-int sharded_fill(struct sharded *s, struct wk_comm *comm, struct error *err);
-
-/* Hooks at the model's blocks: FSDP's gathers. `s` must not move afterwards. */
-struct model_hooks sharded_hooks(struct sharded *s);
-
-/* The shard changed by other means than sharded_updated (loaded, carried over): the parameters in
- * the arena are stale. Gathers them where the strategy keeps them. */
-int sharded_refresh(struct sharded *s, struct wk_comm *comm);
-
-/* For use without a pass of ours: the master of everything, gathered in float; what passes of the
- * program's own read; FSDP's blocks given back (else nothing). */
-int sharded_gather_all(struct sharded *s, struct wk_comm *comm);
-int sharded_gather_own(struct sharded *s, struct wk_comm *comm);
-void sharded_release_all(struct sharded *s);
-
-/* The communicator for gathers of the coming passes. */
-void sharded_use(struct sharded *s, struct wk_comm *comm);
-
-/* A backward pass begins; `last` of its window or not. Extras are summed at the last one's end. */
-void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last);
-void sharded_ready(struct sharded *s, int index);
-void sharded_flush(struct sharded *s);
-
-/* Make the collectives of a pass that this rank has no samples for. */
-int sharded_empty_pass(struct sharded *s, enum model_pass pass, struct error *err);
-
-/* Wait for everything of the pass. 0 or the first failure. */
-int sharded_finish(struct sharded *s);
-
-/* The sentence of a failure, of whichever communicator had it. */
-const char *sharded_error(const struct sharded *s);
-
-/* In bf16 and f16: whether all sums of the window are finite; the same on all ranks. */
-bool sharded_finite(const struct sharded *s);
-
-/* After a failure and before the end: wait for what is still under way. */
-void sharded_drain(struct sharded *s);
-
-/* Sum over all ranks of the squares of the reduced gradient. Collective. */
-int sharded_squares(struct sharded *s, double *ret);
-
-/* own_params has the next step's values. ZeRO gathers them, FSDP releases the old ones. Collective.
- */
-int sharded_updated(struct sharded *s, struct wk_comm *comm);
-
-/* Multiply the gradients that wait for their sum in a later pass, if any do. */
-void sharded_rescale(struct sharded *s, float factor);
-
-/* Gradients and extras of the window are not wanted any more. */
-void sharded_clear(struct sharded *s);
+extern const struct strategy_ops sharded_ops;
 
 #endif

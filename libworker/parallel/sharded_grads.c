@@ -1,8 +1,12 @@
-/* Gradients of a sharded model: from where the model adds to them to the shards. */
+#include "libworker/parallel/sharded_grads.h"
+
+#include <math.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_params.h"
 #include "libworker/parallel/sharded_unit.h"
 
 static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
@@ -17,11 +21,11 @@ static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
 static void advance(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
-    if (!u->reduced || u->advanced)
+    if (u->phase != UNIT_REDUCING)
         return;
     int rc = wk_wait(u->reduce);
     u->reduce = NULL;
-    u->advanced = true;
+    sharded_unit_set(u, UNIT_ADVANCED);
     s->low.wild = s->low.wild || u->wild;
     if (!rc && s->groups.column && !s->failure)
         rc = sum_column(s, unit, &u->reduce);
@@ -33,17 +37,17 @@ static void collect(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
     const struct shard_unit *place = &s->plan.units[unit];
-    if (!u->reduced || u->collected)
-        return;
     advance(s, unit);
+    if (u->phase != UNIT_ADVANCED)
+        return;
     int rc = wk_wait(u->reduce);
     u->reduce = NULL;
-    u->collected = true;
+    sharded_unit_set(u, UNIT_COLLECTED);
     s->reduces--;
     s->low.wild = s->low.wild || u->wild;
     if (rc)
         sharded_note(s, rc);
-    if (s->options.sharding == SHARDING_ZERO1)
+    if (sharded_keeps_grads(s))
         return;
     const float *sum = sharded_row(s, s->grads, unit);
     float *own = s->own_grads + place->shard;
@@ -67,12 +71,11 @@ static void start_reduce(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
     for (int i = s->plan.n_units - 1;
-         i > unit && s->reduces >= SHARDED_REDUCES_MAX && s->options.sharding != SHARDING_ZERO1;
-         i--)
+         i > unit && s->reduces >= SHARDED_REDUCES_MAX && !sharded_keeps_grads(s); i--)
         collect(s, i);
     if (s->groups.column && unit + 1 < s->plan.n_units)
         advance(s, unit + 1);
-    u->reduced = true;
+    sharded_unit_set(u, UNIT_REDUCING);
     s->reduces++;
     if (s->failure)
         return;
@@ -93,10 +96,17 @@ void sharded_unit_done(struct sharded *s, int unit)
         start_reduce(s, unit);
 }
 
-void sharded_rescale(struct sharded *s, float factor)
+void sharded_scaled(void *self, float factor, double scale)
 {
-    if (s->options.sharding == SHARDING_ZERO1 && !s->low.grads)
-        s->model->kernels->scale(s->grads, factor, s->plan.padded);
+    (void)scale;
+    ((struct sharded *)self)->factor = factor;
+}
+
+void sharded_rescale(void *self, float change)
+{
+    struct sharded *s = self;
+    if (sharded_keeps_grads(s) && !s->low.grads)
+        s->model->kernels->scale(s->grads, change, s->plan.padded);
 }
 
 static void start_due(struct sharded *s)
@@ -105,12 +115,12 @@ static void start_due(struct sharded *s)
         sharded_unit_done(s, s->next--);
 }
 
-void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
+void sharded_begin(void *self, struct wk_comm *comm, bool last)
 {
+    struct sharded *s = self;
     sharded_use(s, comm);
-    s->passing = true;
     s->last = last;
-    s->reducing = last || s->options.sharding != SHARDING_ZERO1;
+    s->reducing = last || !sharded_keeps_grads(s);
     s->following = s->reducing || s->low.grads;
     if (!s->following)
         return;
@@ -118,16 +128,20 @@ void sharded_begin(struct sharded *s, struct wk_comm *comm, bool last)
     s->reduces = 0;
     memset(s->ready, 0, (size_t)s->model->n_params * sizeof(*s->ready));
     for (int i = 0; i < s->plan.n_units; i++) {
-        s->units[i].missing = s->units[i].n_params;
-        s->units[i].reduced = s->units[i].advanced = s->units[i].collected = false;
+        struct sharded_unit *u = &s->units[i];
+        insist(u->phase == UNIT_OPEN || u->phase == UNIT_COLLECTED);
+        sharded_unit_set(u, UNIT_OPEN);
+        u->missing = u->n_params;
     }
 }
 
-void sharded_ready(struct sharded *s, int index)
+void sharded_ready(void *self, int index)
 {
-    if (!s->passing || !s->following || s->ready[index])
+    struct sharded *s = self;
+    if (!s->following || s->ready[index])
         return;
     s->ready[index] = true;
+    insist(s->units[s->unit_of[index]].missing > 0);
     s->units[s->unit_of[index]].missing--;
     /* Under hooks the end of a block is what counts: gathers and sums then follow each other in the
      * same order on every rank. */
@@ -135,13 +149,21 @@ void sharded_ready(struct sharded *s, int index)
         start_due(s);
 }
 
-void sharded_flush(struct sharded *s)
+/* Only static graphs promise which gradients are announced. */
+bool sharded_changed(const void *self)
 {
+    (void)self;
+    return false;
+}
+
+void sharded_flush(void *self)
+{
+    struct sharded *s = self;
     while (s->following && s->next >= 0)
         sharded_unit_done(s, s->next--);
     if (s->last && !s->failure) {
         int rc =
-            wk_all_reduce(s->whole, s->extras, s->options.extras, WK_F32, WK_SUM, &s->extras_work);
+            wk_all_reduce(s->whole, s->numbers, s->n_numbers, WK_F32, WK_SUM, &s->numbers_work);
         if (rc)
             sharded_note(s, rc);
     }
@@ -158,48 +180,65 @@ static void compact_rows(struct sharded *s)
     }
 }
 
-int sharded_finish(struct sharded *s)
+/* The sums that are this rank's move to the begin of the arena. */
+static void compact(struct sharded *s)
 {
-    if (!s->passing)
-        return s->failure;
+    if (s->low.grads)
+        sharded_low_compact(s);
+    else
+        compact_rows(s);
+}
+
+static void end_pass(struct sharded *s)
+{
+    s->reducing = s->following = s->last = false;
+}
+
+int sharded_finish(void *self)
+{
+    struct sharded *s = self;
     for (int i = s->plan.n_units - 1; i >= 0 && s->reducing; i--)
         collect(s, i);
-    int rc = wk_wait(s->extras_work);
-    s->extras_work = NULL;
+    int rc = wk_wait(s->numbers_work);
+    s->numbers_work = NULL;
     if (rc)
         sharded_note(s, rc);
-    if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure && s->low.grads)
-        sharded_low_compact(s);
-    else if (s->reducing && s->options.sharding == SHARDING_ZERO1 && !s->failure)
-        compact_rows(s);
+    if (s->reducing && sharded_keeps_grads(s) && !s->failure)
+        compact(s);
     if (s->last && s->low.params && !s->failure && (rc = sharded_low_agree(s)) != 0)
         sharded_note(s, rc);
-    s->passing = s->reducing = s->following = s->last = false;
+    end_pass(s);
     return s->failure;
 }
 
-bool sharded_finite(const struct sharded *s)
+enum sums sharded_checked(const void *self)
 {
-    return !s->low.wild;
+    const struct sharded *s = self;
+    if (!s->low.params)
+        return SUMS_UNJUDGED;
+    return s->low.wild ? SUMS_WILD : SUMS_FINITE;
 }
 
-void sharded_drain(struct sharded *s)
+void sharded_drain(void *self)
 {
+    struct sharded *s = self;
     for (int i = 0; i < s->plan.n_units; i++) {
-        (void)wk_wait(s->units[i].gather);
-        (void)wk_wait(s->units[i].reduce);
-        s->units[i].gather = s->units[i].reduce = NULL;
-        s->units[i].reduced = s->units[i].advanced = s->units[i].collected = false;
+        struct sharded_unit *u = &s->units[i];
+        (void)wk_wait(u->gather);
+        (void)wk_wait(u->reduce);
+        u->gather = u->reduce = NULL;
+        sharded_unit_set(u, UNIT_OPEN);
     }
-    (void)wk_wait(s->extras_work);
-    s->extras_work = NULL;
-    s->passing = s->reducing = s->following = s->last = false;
+    (void)wk_wait(s->numbers_work);
+    s->numbers_work = NULL;
+    end_pass(s);
     s->reduces = 0;
     s->next = -1;
 }
 
-int sharded_squares(struct sharded *s, double *ret)
+int sharded_squares(void *self, double *ret)
 {
+    struct sharded *s = self;
     double squares = s->low.grads
                          ? sharded_low_squares(s, 0, s->plan.shard)
                          : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
@@ -209,11 +248,41 @@ int sharded_squares(struct sharded *s, double *ret)
     return rc;
 }
 
-void sharded_clear(struct sharded *s)
+/* `own` is a piece of a parameter in this rank's shard. */
+static bool piece_finite(const struct sharded *s, const struct param *own)
 {
-    memset(s->extras, 0, s->options.extras * sizeof(*s->extras));
+    double squares = s->low.grads ? sharded_low_squares(s, own->offset, own->count)
+                                  : clip_sum_squares(s->model->kernels, own->grad, own->count);
+    return isfinite(squares);
+}
+
+int sharded_first_wild(void *self, int *ret_index)
+{
+    struct sharded *s = self;
+    int32_t first = 0, none = s->model->n_params;
+    while (first < none && (s->own_of[first] < 0 || piece_finite(s, &s->own[s->own_of[first]])))
+        first++;
+    int rc = wk_all_reduce(s->whole, &first, 1, WK_I32, WK_MIN, NULL);
+    if (!rc)
+        *ret_index = first < none ? first : -1;
+    return rc;
+}
+
+void sharded_clamp(void *self, float limit)
+{
+    struct sharded *s = self;
+    if (s->low.grads)
+        sharded_low_clamp(s, limit);
+    else
+        clip_clamp(s->own_grads, s->plan.shard, limit);
+}
+
+void sharded_clear(void *self)
+{
+    struct sharded *s = self;
+    memset(s->numbers, 0, s->n_numbers * sizeof(*s->numbers));
     sharded_low_clear(s);
-    if (s->options.sharding == SHARDING_ZERO1 && !sharded_low_own(s)) {
+    if (sharded_keeps_grads(s) && !sharded_low_own(s)) {
         memset(s->grads, 0, s->plan.padded * sizeof(float));
         return;
     }

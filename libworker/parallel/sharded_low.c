@@ -37,7 +37,7 @@ static int allocate(struct sharded *s)
         return low->vectors ? rc : WK_ENOMEM;
     rc = new_arena(s->plan.padded, true, &low->grad_pages, &low->grads);
     low->own_grads = low->grads;
-    if (!rc && s->options.sharding != SHARDING_ZERO1)
+    if (!rc && !sharded_keeps_grads(s))
         rc = new_arena(s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
     low->wide = malloc(PIECE * sizeof(*low->wide));
     return low->wide ? rc : WK_ENOMEM;
@@ -85,7 +85,7 @@ int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work)
     const struct narrowing *narrowing = &s->options.narrowing;
     uint16_t *own = row_of(s, s->low.params, unit);
     narrow_write(narrowing, own, s->own_params + u->shard, u->row,
-                 u->offset + u->row * (size_t)s->options.rank);
+                 u->offset + u->row * (size_t)s->options.part);
     return wk_all_gather(s->comm, own, s->low.params + u->place, u->row, narrowing->type, ret_work);
 }
 
@@ -111,7 +111,7 @@ int sharded_low_vectors(struct sharded *s)
         if (model_reads_low(param))
             continue;
         struct shard_piece piece =
-            shard_piece(&s->plan, s->unit_of[i], s->options.rank, param->offset, param->count);
+            shard_piece(&s->plan, s->unit_of[i], s->options.part, param->offset, param->count);
         memcpy(param->data + piece.first, s->own_params + piece.at, piece.count * sizeof(float));
     }
     return wk_all_reduce(s->comm, low->vectors, low->n_vectors, WK_I32, WK_SUM, NULL);
@@ -159,7 +159,7 @@ void sharded_low_take(struct sharded *s, int unit)
 
 bool sharded_low_own(const struct sharded *s)
 {
-    return s->low.grads && s->options.sharding == SHARDING_ZERO1;
+    return s->low.grads && sharded_keeps_grads(s);
 }
 
 int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)

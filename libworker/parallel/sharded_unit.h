@@ -1,11 +1,14 @@
-/* Shared by the files of a sharded model: sharded.c makes it, sharded_params.c gathers parameters,
- * sharded_grads.c reduces gradients, sharded_low.c does both in narrow types. No other file
- * includes this. */
+/* A unit of a sharded model: where it is, and the phase of its gradients. Part of sharded.h. */
 #ifndef PARALLEL_SHARDED_UNIT_H
 #define PARALLEL_SHARDED_UNIT_H
 
-#include "libworker/parallel/pages.h"
 #include "libworker/parallel/sharded.h"
+
+/* True if gradients stay where they are until the window's last pass: ZERO1. */
+bool sharded_keeps_grads(const struct sharded *s);
+
+/* True if a unit's parameters are in memory only while they are used: FSDP. */
+bool sharded_frees_params(const struct sharded *s);
 
 /* Of a unit: its number of elements with the padding; the offset of this rank's row in an arena;
  * and the row in a float arena. */
@@ -16,10 +19,12 @@ float *sharded_row(const struct sharded *s, float *arena, int unit);
 /* Release a unit's pages to the system, up to the possible start of the next unit. */
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit);
 
-/* A collective failed with `code`: the first one is what the pass ends with. */
-void sharded_note(struct sharded *s, int code);
+/* The one place that changes a unit's phase. */
+void sharded_unit_set(struct sharded_unit *unit, enum unit_phase phase);
 
-/* This rank's gradients of a unit are final. */
-void sharded_unit_done(struct sharded *s, int unit);
+/* A collective failed with `code`: the first one is what the pass ends with. The sentence is that
+ * of whichever communicator failed, or "". */
+void sharded_note(struct sharded *s, int code);
+const char *sharded_sentence(const void *self);
 
 #endif

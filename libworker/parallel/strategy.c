@@ -1,238 +1,202 @@
+#include "libworker/parallel/strategy.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "libworker/optim/clip.h"
-#include "libworker/parallel/custom.h"
-#include "libworker/parallel/sharded_low.h"
-#include "libworker/parallel/strategy.h"
-#include "libworker/tensor/memory.h"
+#include "common/base/assert.h"
+#include "libworker/parallel/ddp.h"
+#include "libworker/parallel/sharded.h"
+#include "libworker/parallel/strategy_ops.h"
 
-static int init_low(struct strategy *st, struct error *err)
+static const struct strategy_ops *const tables[STRATEGY_KINDS] = {
+    [STRATEGY_DDP] = &ddp_ops,
+    [STRATEGY_ZERO1] = &sharded_ops,
+    [STRATEGY_ZERO2] = &sharded_ops,
+    [STRATEGY_FSDP] = &sharded_ops,
+};
+
+/* RESTING from each of them: by drain. */
+#define BIT(phase) (1u << STRATEGY_##phase)
+static const unsigned allowed[] = {
+    [STRATEGY_RESTING] = BIT(RESTING) | BIT(PASSING),
+    [STRATEGY_PASSING] = BIT(RESTING) | BIT(FLUSHED),
+    [STRATEGY_FLUSHED] = BIT(RESTING),
+};
+#undef BIT
+
+static void set_phase(struct strategy *st, enum strategy_phase phase)
 {
-    if (!narrowing_on(&st->narrowing))
-        return 0;
-    st->low = memory_new(st->model->count * sizeof(*st->low));
-    if (!st->low)
-        return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", st->model->count);
-    return model_set_compute(st->model, st->narrowing.type, st->low, err);
+    insist(allowed[st->phase] >> phase & 1);
+    st->phase = phase;
 }
 
-static int make_hook(struct strategy *st, const struct strategy_options *options, struct error *err)
+bool strategy_cuts(enum strategy_kind kind)
+{
+    return tables[kind]->cuts;
+}
+
+static void announced(void *arg, int index)
+{
+    strategy_ready(arg, index);
+}
+
+/* Its memory goes. */
+static void unbind(struct wk_model *model)
+{
+    model->hooks = (struct model_hooks){0};
+    model->grad_ready = NULL;
+    model->grad_ready_arg = NULL;
+    (void)model_set_compute(model, WK_F32, NULL, NULL);
+    model->param_arena = model->grad_arena = NULL;
+    for (int i = 0; i < model->n_params; i++)
+        model->params[i].data = model->params[i].grad = NULL;
+}
+
+/* What is the same for all tables. */
+static int init_common(struct strategy *st, struct error *err)
 {
     struct wk_model *model = st->model;
-    struct hook_model about = {model->kernels, model->params, model->n_params, st->grads,
-                               model->count};
-    switch (options->hook) {
-    case HOOK_SUM:
-        return hook_sum_new(&about, !options->measures, &st->hook, err);
-    case HOOK_F16:
-        return hook_low_new(&about, WK_F16, &st->hook, err);
-    case HOOK_BF16:
-        return hook_low_new(&about, WK_BF16, &st->hook, err);
-    case HOOK_POWERSGD:
-        return hook_powersgd_new(&about, &options->powersgd, &st->hook, err);
-    }
-    return error_set(err, WK_EINTERNAL, "%d is no hook", (int)options->hook);
-}
-
-static int fill_all(struct wk_model *model, struct error *err)
-{
-    int rc = 0;
-    for (int i = 0; i < model->n_params && !rc; i++)
-        rc = model_fill(model, i, model->params[i].data, err);
-    return rc;
-}
-
-static int init_whole(struct strategy *st, const struct strategy_options *options,
-                      struct error *err)
-{
-    struct wk_model *model = st->model;
-    st->grad_count = model->count + STRATEGY_EXTRAS_MAX + usage_room(model->n_params);
-    st->params = memory_new(model->count * sizeof(*st->params));
-    if (!st->params || wk_arena_new(st->grad_count * sizeof(*st->grads), &st->arena))
-        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
-    st->grads = wk_arena_data(st->arena);
-    st->extras = st->grads + model->count;
-    int rc = model_bind(model, st->params, st->grads);
-    if (rc)
-        return error_set(err, rc, "the model does not take its memory");
-    if (model->values.fill && !st->fill_later)
-        rc = fill_all(model, err);
-    if (rc)
-        return rc;
-    struct ddp_arena grads = {model->params, model->n_params, st->grads, model->count,
-                              st->grad_count};
-    rc = ddp_init(&st->ddp, &grads, &options->ddp, err);
+    float *used = st->memory.numbers + STRATEGY_NUMBERS_MAX;
+    int rc = own_passes_init(&st->own, model, st->narrowing.type, st->ops->cuts, err);
     if (!rc)
-        rc = make_hook(st, options, err);
+        rc = usage_init(&st->usage, model->n_params, used, err);
     if (rc)
         return rc;
-    ddp_set_hook(&st->ddp, &st->hook.face);
-    return init_low(st, err);
-}
-
-static int init_cut(struct strategy *st, const struct strategy_options *options, struct error *err)
-{
-    struct sharded_options shard = options->shard;
-    shard.extras = STRATEGY_EXTRAS_MAX + usage_room(st->model->n_params);
-    int rc = sharded_init(&st->shard, st->model, &shard, err);
-    if (rc)
-        return rc;
-    st->extras = st->shard.extras;
-    st->model->hooks = sharded_hooks(&st->shard);
+    model->grad_ready = announced;
+    model->grad_ready_arg = st;
     return 0;
 }
 
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err)
 {
-    *st = (struct strategy){.ready = true,
-                            .share = 1,
-                            .is_sharded = options->is_sharded,
-                            .unused_fine = options->unused_fine || options->ddp.static_graph,
-                            .unscaled = options->unscaled,
-                            .model = model,
-                            .offload = options->offload,
-                            .fill_later = options->shard.fill_later,
-                            .narrowing = options->shard.narrowing};
-    int rc = st->is_sharded ? init_cut(st, options, err) : init_whole(st, options, err);
+    const struct strategy_ops *ops = tables[options->kind];
+    *st = (struct strategy){
+        .ops = ops,
+        .model = model,
+        .narrowing = options->narrowing,
+        .offload = {options->offload, ops->cuts && options->offload && options->offload_params},
+        .unused_fine = options->unused_fine || options->static_graph,
+        .unscaled = options->unscaled,
+        .fill_later = options->fill_later,
+        .share = 1,
+    };
+    int rc = ops->open(model, options, &st->memory, err);
     if (!rc)
-        rc = own_passes_init(&st->own, model, st->narrowing.type, st->is_sharded, err);
-    return rc ? rc : usage_init(&st->usage, model->n_params, st->extras + STRATEGY_EXTRAS_MAX, err);
+        rc = init_common(st, err);
+    if (rc)
+        strategy_fini(st);
+    return rc;
 }
 
 void strategy_fini(struct strategy *st)
 {
-    if (!st->ready)
+    if (!st->ops)
         return;
     strategy_drain(st);
-    if (st->is_sharded) {
-        st->model->hooks = (struct model_hooks){0};
-        sharded_fini(&st->shard);
-    }
     own_passes_fini(&st->own);
-    (void)model_set_compute(st->model, WK_F32, NULL, NULL);
-    st->model->param_arena = st->model->grad_arena = NULL;
-    for (int i = 0; i < st->model->n_params; i++)
-        st->model->params[i].data = st->model->params[i].grad = NULL;
-    ddp_fini(&st->ddp);
-    if (st->hook.free)
-        st->hook.free(st->hook.face.arg);
     usage_fini(&st->usage);
-    memory_free(st->params, st->model->count * sizeof(*st->params));
-    memory_free(st->low, st->model->count * sizeof(*st->low));
-    wk_arena_free(st->arena);
+    unbind(st->model);
+    if (st->memory.self)
+        st->ops->close(st->memory.self);
     *st = (struct strategy){0};
 }
 
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
-    int rc = st->is_sharded ? sharded_meet(&st->shard, comm) : wk_comm_register(comm, st->arena);
-    if (!rc && st->hook.meet)
-        rc = st->hook.meet(st->hook.face.arg, comm);
-    if (rc)
-        return error_set(err, rc, "%s", wk_comm_error(comm));
-    if (!st->is_sharded)
-        ddp_meet(&st->ddp);
-    return 0;
-}
-
-int strategy_fill(struct strategy *st, struct wk_comm *comm, struct error *err)
-{
-    if (!st->fill_later)
-        return 0;
-    return st->is_sharded ? sharded_fill(&st->shard, comm, err) : fill_all(st->model, err);
+    int rc = st->ops->meet(st->memory.self, comm);
+    return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
 }
 
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
                      struct error *err)
 {
-    return st->is_sharded ? sharded_regroup(&st->shard, comm, layout, err) : 0;
+    return st->ops->regroup(st->memory.self, comm, layout, err);
 }
 
 void strategy_leave(struct strategy *st)
 {
-    if (!st->is_sharded)
+    if (!st->ops)
         return;
-    groups_close(&st->shard.groups);
-    st->shard.whole = st->shard.comm = NULL;
+    if (st->phase != STRATEGY_RESTING) { /* its sums may have no peers: nothing else ends them */
+        wk_comm_abort(st->comm);
+        strategy_drain(st);
+    }
+    st->ops->leave(st->memory.self);
+    st->comm = NULL;
+}
+
+const char *strategy_sentence(const struct strategy *st)
+{
+    return st->ops ? st->ops->sentence(st->memory.self) : "";
 }
 
 int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook)
 {
-    if (st->is_sharded)
-        return WK_EUNSUPPORTED;
-    ddp_set_hook(&st->ddp, hook ? hook : &st->hook.face);
-    return 0;
+    return st->ops->set_hook(st->memory.self, hook);
 }
 
-struct strategy_range strategy_range(struct strategy *st)
+bool strategy_unfilled(const struct strategy *st)
 {
-    if (!st->is_sharded)
-        return (struct strategy_range){st->model->params, st->model->n_params, st->model->count,
-                                       st->params, st->grads};
-    struct sharded *s = &st->shard;
-    const struct param *last = s->n_own ? &s->own[s->n_own - 1] : NULL;
-    return (struct strategy_range){s->own, s->n_own, last ? last->offset + last->count : 0,
-                                   s->own_params, s->own_grads};
+    return st->fill_later;
+}
+
+int strategy_fill(struct strategy *st, struct wk_comm *comm, struct error *err)
+{
+    return st->ops->fill(st->memory.self, comm, err);
+}
+
+const struct strategy_range *strategy_range(const struct strategy *st)
+{
+    return &st->memory.range;
+}
+
+const struct shard_plan *strategy_plan(const struct strategy *st)
+{
+    return st->memory.plan;
 }
 
 int strategy_bind(struct strategy *st, struct wk_optimizer *optimizer, struct error *err)
 {
-    struct strategy_range range = strategy_range(st);
-    struct optimizer_copy copy = {st->low, st->narrowing.type, st->narrowing.stochastic,
-                                  st->narrowing.seed};
-    struct optimizer_offload offload = {st->offload, st->is_sharded && st->shard.options.offload};
-    optimizer_set_offload(optimizer, &offload);
-    int rc = optimizer_bind(optimizer, range.params, range.n_params, 0, range.count, err);
-    return rc || !st->low ? rc : optimizer_set_copy(optimizer, &copy, err);
+    const struct strategy_range *range = &st->memory.range;
+    const struct optimizer_copy copy = {range->low, st->narrowing.type, st->narrowing.stochastic,
+                                        st->narrowing.seed};
+    optimizer_set_offload(optimizer, &st->offload);
+    int rc = optimizer_bind(optimizer, range->params, range->n_params, 0, range->count, err);
+    if (!rc && range->low)
+        rc = optimizer_set_copy(optimizer, &copy, err);
+    return rc;
 }
 
 int strategy_refresh(struct strategy *st, struct wk_comm *comm)
 {
     own_passes_hide(&st->own);
-    if (st->is_sharded)
-        return sharded_refresh(&st->shard, comm);
-    if (st->low)
-        narrow_write(&st->narrowing, st->low, st->params, st->model->count, 0);
-    return 0;
+    return st->ops->refresh(st->memory.self, comm);
 }
 
-const struct param *strategy_own(struct strategy *st, int index, size_t *ret_first)
+const struct param *strategy_own(const struct strategy *st, int index, size_t *ret_first)
 {
-    const struct param *param = &st->model->params[index];
-    *ret_first = 0;
-    if (!st->is_sharded)
-        return param;
-    struct sharded *s = &st->shard;
-    if (s->own_of[index] < 0)
-        return NULL;
-    *ret_first =
-        shard_piece(&s->plan, s->unit_of[index], s->options.rank, param->offset, param->count)
-            .first;
-    return &s->own[s->own_of[index]];
+    return st->ops->own(st->memory.self, index, ret_first);
 }
 
 void strategy_use(struct strategy *st, struct wk_comm *comm)
 {
-    if (st->is_sharded)
-        sharded_use(&st->shard, comm);
+    st->ops->use(st->memory.self, comm);
 }
 
 int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err)
 {
-    return st->is_sharded ? sharded_empty_pass(&st->shard, pass, err) : 0;
+    return st->ops->empty_pass(st->memory.self, pass, err);
 }
 
 int strategy_gather(struct strategy *st, struct wk_comm *comm)
 {
-    return st->is_sharded ? sharded_gather_all(&st->shard, comm) : 0;
+    return st->ops->gather(st->memory.self, comm);
 }
 
 int strategy_gather_own(struct strategy *st, struct wk_comm *comm)
 {
-    int rc = st->is_sharded ? sharded_gather_own(&st->shard, comm) : 0;
+    int rc = st->ops->gather_own(st->memory.self, comm);
     if (!rc)
         own_passes_show(&st->own);
     return rc;
@@ -246,78 +210,71 @@ void strategy_show_master(struct strategy *st)
 void strategy_scaled(struct strategy *st, double scale)
 {
     float factor = (float)(st->unscaled ? scale * st->share : st->share);
-    if (st->is_sharded)
-        st->shard.factor = factor;
-    else
-        st->ddp.factor = factor;
-    if (st->hook.scaled)
-        st->hook.scaled(st->hook.face.arg, scale);
+    st->ops->scaled(st->memory.self, factor, scale);
 }
 
 void strategy_share(struct strategy *st, double share, bool held)
 {
     if (!(share > 0) || (share >= st->share && share <= st->share))
         return;
-    float change = (float)(st->share / share);
-    if (held && st->is_sharded)
-        sharded_rescale(&st->shard, change);
-    else if (held)
-        st->model->kernels->scale(st->grads, change, st->model->count);
+    if (held)
+        st->ops->rescale(st->memory.self, (float)(st->share / share));
     st->share = share;
 }
 
 void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 {
+    set_phase(st, STRATEGY_PASSING);
+    st->comm = comm;
     st->last = last;
     usage_begin(&st->usage);
     own_passes_begin(&st->own);
-    if (st->is_sharded)
-        sharded_begin(&st->shard, comm, last);
-    else
-        ddp_begin(&st->ddp, comm, last);
+    st->ops->begin(st->memory.self, comm, last);
 }
 
 void strategy_ready(struct strategy *st, int index)
 {
+    insist(index >= 0 && index < st->model->n_params);
+    if (st->phase != STRATEGY_PASSING)
+        return;
     usage_note(&st->usage, index);
     own_passes_take(&st->own, index);
-    if (st->is_sharded)
-        sharded_ready(&st->shard, index);
-    else
-        ddp_ready(&st->ddp, index);
+    st->ops->ready(st->memory.self, index);
 }
 
 void strategy_flush(struct strategy *st)
 {
+    set_phase(st, STRATEGY_FLUSHED);
     own_passes_take_rest(&st->own);
-    usage_end(&st->usage, !st->is_sharded && ddp_changed(&st->ddp));
-    if (st->is_sharded)
-        sharded_flush(&st->shard);
-    else
-        ddp_flush(&st->ddp);
-}
-
-/* What is known of the window's sums once they are there. */
-static enum sums seen_while_summing(const struct strategy *st)
-{
-    if (st->is_sharded && narrowing_on(&st->narrowing))
-        return sharded_finite(&st->shard) ? SUMS_FINITE : SUMS_WILD;
-    if (!st->is_sharded && st->hook.sums && st->ddp.hook.arg == st->hook.face.arg)
-        return st->hook.sums(st->hook.face.arg);
-    return SUMS_UNJUDGED;
+    usage_end(&st->usage, st->ops->changed(st->memory.self));
+    st->ops->flush(st->memory.self);
 }
 
 int strategy_finish(struct strategy *st, struct error *err)
 {
-    struct wk_comm *comm = st->is_sharded ? st->shard.whole : st->ddp.comm;
-    int rc = st->is_sharded ? sharded_finish(&st->shard) : ddp_finish(&st->ddp);
-    if (rc || !st->last)
-        return rc ? error_set(err, rc, "%s",
-                              st->is_sharded ? sharded_error(&st->shard) : wk_comm_error(comm))
-                  : 0;
-    st->last = false;
-    st->sums = seen_while_summing(st);
-    return usage_check(&st->usage, st->model->params, wk_comm_world(comm), st->unused_fine, err);
+    insist(st->phase == STRATEGY_FLUSHED);
+    int rc = st->ops->finish(st->memory.self);
+    set_phase(st, STRATEGY_RESTING);
+    if (rc)
+        return error_set(err, rc, "%s", strategy_sentence(st));
+    if (!st->last)
+        return 0;
+    st->sums = st->ops->checked(st->memory.self);
+    return usage_check(&st->usage, st->model->params, wk_comm_world(st->comm), st->unused_fine,
+                       err);
+}
+
+void strategy_say(struct strategy *st, const float *numbers, int count)
+{
+    insist(st->phase == STRATEGY_PASSING && st->last);
+    insist(count >= 0 && count <= STRATEGY_NUMBERS_MAX);
+    memcpy(st->memory.numbers, numbers, (size_t)count * sizeof(*numbers));
+}
+
+const float *strategy_heard(const struct strategy *st)
+{
+    insist(st->phase == STRATEGY_RESTING);
+    return st->memory.numbers;
 }
 
 int strategy_finite(struct strategy *st, bool *ret)
@@ -329,48 +286,21 @@ int strategy_finite(struct strategy *st, bool *ret)
     return rc;
 }
 
-/* Check `param`, which is within this rank's update range. */
-static bool param_finite(struct strategy *st, const struct param *param)
-{
-    if (st->is_sharded && st->shard.low.grads)
-        return isfinite(sharded_low_squares(&st->shard, param->offset, param->count));
-    const float *grads = strategy_range(st).grads + param->offset;
-    return isfinite(clip_sum_squares(st->model->kernels, grads, param->count));
-}
-
 int strategy_first_wild(struct strategy *st, int *ret_index)
 {
-    int32_t first = 0, none = st->model->n_params;
-    for (; first < none; first++) {
-        size_t begin;
-        const struct param *own = strategy_own(st, first, &begin);
-        if (own && !param_finite(st, own))
-            break;
-    }
-    int rc = st->is_sharded ? wk_all_reduce(st->shard.whole, &first, 1, WK_I32, WK_MIN, NULL) : 0;
-    if (!rc)
-        *ret_index = first < none ? first : -1;
-    return rc;
+    return st->ops->first_wild(st->memory.self, ret_index);
 }
 
 void strategy_drain(struct strategy *st)
 {
-    if (!st->ready)
-        return;
-    st->last = false;
-    if (st->is_sharded)
-        sharded_drain(&st->shard);
-    else
-        (void)ddp_drain(&st->ddp);
+    set_phase(st, STRATEGY_RESTING);
+    if (st->memory.self)
+        st->ops->drain(st->memory.self);
 }
 
 int strategy_squares(struct strategy *st, double *ret)
 {
-    int rc = 0;
-    if (st->is_sharded)
-        rc = sharded_squares(&st->shard, ret);
-    else
-        *ret = clip_sum_squares(st->model->kernels, st->grads, st->model->count);
+    int rc = st->ops->squares(st->memory.self, ret);
     /* Squares of floats do not overflow a double. */
     if (!rc && st->sums == SUMS_UNJUDGED)
         st->sums = isfinite(*ret) ? SUMS_FINITE : SUMS_WILD;
@@ -381,42 +311,29 @@ int strategy_clamp(struct strategy *st, float limit)
 {
     bool finite;
     int rc = strategy_finite(st, &finite);
-    if (rc || !finite)
-        return rc;
-    if (!st->is_sharded)
-        clip_clamp(st->grads, st->model->count, limit);
-    else if (st->shard.low.grads)
-        sharded_low_clamp(&st->shard, limit);
-    else
-        clip_clamp(st->shard.own_grads, st->shard.plan.shard, limit);
-    return 0;
+    if (!rc && finite)
+        st->ops->clamp(st->memory.self, limit);
+    return rc;
 }
 
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
                     struct error *err)
 {
-    struct strategy_range range = strategy_range(st);
-    struct optimizer_low low = {st->shard.low.own_grads, st->narrowing.type};
-    if (st->is_sharded && low.grads)
-        return optimizer_step_low(optimizer, range.data, &low, (float)scale, err);
-    return optimizer_step(optimizer, range.data, range.grads, (float)scale, err);
+    insist(st->phase == STRATEGY_RESTING);
+    return st->ops->update(st->memory.self, optimizer, (float)scale, err);
 }
 
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
     own_passes_hide(&st->own);
-    int rc = st->is_sharded ? sharded_updated(&st->shard, comm) : 0;
-    return rc ? error_set(err, rc, "%s", sharded_error(&st->shard)) : 0;
+    int rc = st->ops->spread(st->memory.self, comm);
+    return rc ? error_set(err, rc, "%s", strategy_sentence(st)) : 0;
 }
 
 void strategy_clear(struct strategy *st)
 {
-    if (!st->ready)
-        return;
-    if (st->is_sharded)
-        sharded_clear(&st->shard);
-    else
-        memset(st->grads, 0, st->grad_count * sizeof(*st->grads));
+    if (st->memory.self)
+        st->ops->clear(st->memory.self);
 }
 
 void strategy_forget(struct strategy *st)

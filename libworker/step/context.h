@@ -37,25 +37,10 @@
 #include "libworker/data/loader.h"
 #include "libworker/optim/schedule.h"
 #include "libworker/session/session.h"
+#include "libworker/step/consensus.h"
 #include "libworker/step/unit.h"
 #include "libworker/track/profile.h"
 #include "libworker/track/track.h"
-
-/* Numbers that are summed over the ranks with the gradients. Ranks with parts of one state must do
- * certain things after the same step. Here they agree on those without a message of their own, and
- * on which ranks leave when (parting.c). */
-enum {
-    EXTRA_LOSS,
-    EXTRA_LOSSES,   /* passes that have a loss */
-    EXTRA_STOP,     /* ranks that were asked to stop */
-    EXTRA_PRESSING, /* of those, ranks that cannot wait any longer */
-    EXTRA_LEAVE,    /* ranks that were not asked, but know of a newer generation */
-    EXTRA_SAVE,     /* 1 from rank 0: save this step */
-    EXTRA_BUSY,     /* ranks still writing the last checkpoint */
-    EXTRA_TICKET,   /* from rank 0: number in the name of this save's temporary folder */
-    EXTRA_COUNT,
-    EXTRA_TICKETS = 1 << 24, /* exact in a float */
-};
 
 enum {
     SIGNAL_GRACE_MS = 10000, /* after a stop signal that came without a grace time */
@@ -418,7 +403,7 @@ int save_begin(struct wk_context *ctx, bool anew, struct error *err);
 void save_resumed(struct wk_context *ctx, const char *damaged);
 
 /* Set rank 0's save numbers for the next step's sums. */
-void save_announce(struct wk_context *ctx, float *extras);
+void save_announce(struct wk_context *ctx, struct consensus *said);
 
 /* At a boundary: start a checkpoint if one is due. */
 void save_if_due(struct wk_context *ctx);
@@ -430,8 +415,8 @@ int save_last(struct wk_context *ctx, struct error *err);
 /* parting.c: which ranks stop and which continue in the next generation */
 
 /* parting_say: this rank's numbers for a step's sums. parting_hear: the sums of all ranks. */
-void parting_say(struct wk_context *ctx, float *extras);
-void parting_hear(struct wk_context *ctx, const float *extras);
+void parting_say(struct wk_context *ctx, struct consensus *said);
+void parting_hear(struct wk_context *ctx, const struct consensus *sums);
 
 enum parting {
     PARTING_TRAIN,

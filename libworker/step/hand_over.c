@@ -36,8 +36,8 @@ static int give(struct wk_context *ctx, int to, struct error *err)
     struct unit *unit;
     int rc = 0;
     units_each(unit, ctx) {
-        size_t count = unit->strategy.shard.plan.shard;
-        size_t own = strategy_range(&unit->strategy).count;
+        size_t count = strategy_plan(&unit->strategy)->shard;
+        size_t own = strategy_range(&unit->strategy)->count;
         struct flats flats = flats_of(unit);
         struct room padded;
         rc = room_new(ctx, count, &padded, err);
@@ -58,7 +58,7 @@ static int receive(struct wk_context *ctx, int from, struct handed *handed, stru
 {
     for (int u = 0; u < ctx->n_units; u++) {
         struct unit *unit = &ctx->units[u];
-        size_t count = unit->strategy.shard.plan.shard;
+        size_t count = strategy_plan(&unit->strategy)->shard;
         for (int i = 0; i < flats_of(unit).count; i++) {
             struct room *room = &handed->rooms[u][i];
             int rc = room_new(ctx, count, room, err);

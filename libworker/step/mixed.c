@@ -80,7 +80,7 @@ static int refuse_loss(const struct wk_context *ctx, double loss, struct error *
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
-    double loss = (double)unit->strategy.extras[EXTRA_LOSS] / unit->micro;
+    double loss = (double)consensus_hear(&unit->strategy).loss / unit->micro;
     bool finite;
     int rc = strategy_finite(&unit->strategy, &finite);
     *ret_skip = false;

@@ -29,20 +29,20 @@ static bool is_pressing(struct wk_context *ctx)
     return now_ms >= ctx->half_grace_ms;
 }
 
-void parting_say(struct wk_context *ctx, float *extras)
+void parting_say(struct wk_context *ctx, struct consensus *said)
 {
     bool stops = boundary_stopping(ctx);
-    extras[EXTRA_STOP] = stops;
-    extras[EXTRA_PRESSING] = stops && is_pressing(ctx);
-    extras[EXTRA_LEAVE] = !stops && boundary_behind(ctx);
+    said->stop = stops;
+    said->pressing = stops && is_pressing(ctx);
+    said->leave = !stops && boundary_behind(ctx);
 }
 
-void parting_hear(struct wk_context *ctx, const float *extras)
+void parting_hear(struct wk_context *ctx, const struct consensus *sums)
 {
-    float stop = extras[EXTRA_STOP], leave = extras[EXTRA_LEAVE], all = (float)ctx->world;
-    if (stop >= all || (extras[EXTRA_PRESSING] > 0 && leave == 0))
+    float all = (float)ctx->world;
+    if (sums->stop >= all || (sums->pressing > 0 && sums->leave == 0))
         ctx->heard = HEARD_STOP;
-    else if (stop + leave >= all || extras[EXTRA_PRESSING] > 0)
+    else if (sums->stop + sums->leave >= all || sums->pressing > 0)
         ctx->heard = HEARD_PART;
 }
 

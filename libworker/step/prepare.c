@@ -29,33 +29,30 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
     struct narrowing narrowing = ctx->narrowing;
     narrowing.steps = unit->optimizer ? &unit->optimizer->steps : NULL;
     struct strategy_options options = {
-        .is_sharded = prepare_sharding(ctx, &options.shard.sharding),
-        .shard.rank = ctx->part,
-        .shard.world = ctx->parts,
-        .shard.prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
-        .shard.keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
-        .shard.narrowing = narrowing,
-        .shard.sizes.first_bytes =
+        .kind = prepare_strategy(ctx),
+        .part = ctx->part,
+        .parts = ctx->parts,
+        .prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
+        .keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
+        .narrowing = narrowing,
+        .sizes.first_bytes =
             (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
-        .shard.sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
-        .ddp.static_graph = settings_integer(&ctx->settings, SETTING_STATIC_GRAPH),
+        .sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
+        .static_graph = settings_integer(&ctx->settings, SETTING_STATIC_GRAPH),
         .hook = prepare_hook(ctx),
         .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
         .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
         .powersgd.seed = seed,
-        .shard.fill_later = again || (model->values.fill &&
-                                      settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
+        .fill_later = again || (model->values.fill &&
+                                settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
         .offload = prepare_offload(ctx),
-        .shard.offload = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS)
-                             ? prepare_offload(ctx)
-                             : NULL,
+        .offload_params = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS),
         .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
         /* Clamping of elements hides non-finite values, so these are judged before it. */
         .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
                     !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };
-    options.ddp.sizes = options.shard.sizes;
     if (!model_is_custom(model) && !model->seed_waits)
         model_seed(model, seed);
     int rc = strategy_init(&unit->strategy, model, &options, err);
@@ -110,10 +107,9 @@ static void bind_loaders(struct wk_context *ctx)
 
 static int bind_all(struct wk_context *ctx, struct error *err)
 {
-    enum sharding sharding;
     struct unit *unit;
     int rc = 0;
-    ctx->is_sharded = prepare_sharding(ctx, &sharding);
+    ctx->is_sharded = strategy_cuts(prepare_strategy(ctx));
     place_cut(ctx);
     units_each(unit, ctx) {
         char **config = &ctx->configs[unit_number(unit) - 1];

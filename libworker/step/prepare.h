@@ -19,9 +19,7 @@ struct wk_context;
  * ignored. WK_EUNSUPPORTED, WK_EINVAL. */
 int prepare_check_settings(const struct wk_context *ctx, struct error *err);
 
-/* True if the state is distributed over the ranks, and how. */
-bool prepare_sharding(const struct wk_context *ctx, enum sharding *ret_sharding);
-
+enum strategy_kind prepare_strategy(const struct wk_context *ctx);
 enum hook_kind prepare_hook(const struct wk_context *ctx);
 const char *prepare_offload(const struct wk_context *ctx); /* the folder, or NULL */
 

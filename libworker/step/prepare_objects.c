@@ -112,8 +112,7 @@ static int give_optimizers(struct wk_context *ctx, const struct optimizers *opti
 static int check_cut(const struct wk_context *ctx, const struct unit *unit, struct error *err)
 {
     const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
-    enum sharding sharding;
-    if (!prepare_sharding(ctx, &sharding))
+    if (!strategy_cuts(prepare_strategy(ctx)))
         return 0;
     if (!unit->optimizer)
         return error_set(err, WK_EINVAL,

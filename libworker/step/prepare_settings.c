@@ -6,18 +6,14 @@
 #include "libworker/step/context.h"
 #include "libworker/step/prepare.h"
 
-bool prepare_sharding(const struct wk_context *ctx, enum sharding *ret_sharding)
+enum strategy_kind prepare_strategy(const struct wk_context *ctx)
 {
     const char *name = settings_text(&ctx->settings, SETTING_STRATEGY);
     if (strcmp(name, "zero1") == 0)
-        *ret_sharding = SHARDING_ZERO1;
-    else if (strcmp(name, "zero2") == 0)
-        *ret_sharding = SHARDING_ZERO2;
-    else if (strcmp(name, "fsdp") == 0)
-        *ret_sharding = SHARDING_FSDP;
-    else
-        return false;
-    return true;
+        return STRATEGY_ZERO1;
+    if (strcmp(name, "zero2") == 0)
+        return STRATEGY_ZERO2;
+    return strcmp(name, "fsdp") == 0 ? STRATEGY_FSDP : STRATEGY_DDP;
 }
 
 enum hook_kind prepare_hook(const struct wk_context *ctx)
@@ -39,7 +35,7 @@ const char *prepare_offload(const struct wk_context *ctx)
 int prepare_check_settings(const struct wk_context *ctx, struct error *err)
 {
     const struct settings *settings = &ctx->settings;
-    enum sharding sharding;
+    bool cuts = strategy_cuts(prepare_strategy(ctx));
     const struct mesh_sizes sizes = {
         .dp = settings_integer(settings, SETTING_MESH_DP),
         .dp_replicate = settings_integer(settings, SETTING_MESH_DP_REPLICATE),
@@ -49,5 +45,5 @@ int prepare_check_settings(const struct wk_context *ctx, struct error *err)
     if (!rc && strlen(settings_text(settings, SETTING_RESUME_FROM)) >= CHECKPOINT_PATH_MAX)
         rc = error_set(err, WK_EINVAL, "resume_from is too long: at most %d bytes",
                        CHECKPOINT_PATH_MAX - 1);
-    return rc ? rc : settings_mesh(&sizes, prepare_sharding(ctx, &sharding), ctx->world, err);
+    return rc ? rc : settings_mesh(&sizes, cuts, ctx->world, err);
 }

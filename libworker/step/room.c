@@ -55,8 +55,8 @@ static int64_t taken_beside(struct wk_context *ctx)
     }
     units_each(unit, ctx) {
         size_t largest = 0;
-        const struct shard_plan *plan = &unit->strategy.shard.plan;
-        for (int i = 0; unit->strategy.is_sharded && i < plan->n_units; i++)
+        const struct shard_plan *plan = strategy_plan(&unit->strategy);
+        for (int i = 0; plan && i < plan->n_units; i++)
             largest = plan->units[i].count > largest ? plan->units[i].count : largest;
         bytes += (int64_t)(largest * sizeof(float) * UNITS_AT_ONCE);
     }

@@ -216,7 +216,7 @@ static bool due(struct wk_context *ctx, int64_t step)
 static uint32_t new_ticket(struct wk_context *ctx)
 {
     uint64_t mixed = ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saves;
-    return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % EXTRA_TICKETS;
+    return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % CONSENSUS_TICKETS;
 }
 
 static int start(struct wk_context *ctx, bool wait, struct error *err)
@@ -274,14 +274,14 @@ static bool mine(const struct wk_context *ctx)
     return saves(ctx) && (!ctx->is_sharded || ctx->rank < ctx->parts);
 }
 
-void save_announce(struct wk_context *ctx, float *extras)
+void save_announce(struct wk_context *ctx, struct consensus *said)
 {
     if (!mine(ctx))
         return;
-    extras[EXTRA_BUSY] = saver_busy(ctx->saver);
+    said->busy = saver_busy(ctx->saver);
     if (ctx->rank == 0 && due(ctx, ctx->numbers.step + 1)) {
-        extras[EXTRA_SAVE] = 1;
-        extras[EXTRA_TICKET] = (float)new_ticket(ctx);
+        said->save = 1;
+        said->ticket = (float)new_ticket(ctx);
     }
 }
 

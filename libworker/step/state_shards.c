@@ -76,19 +76,6 @@ struct old_cut {
     struct room kept[FLAT_MAX]; /* [plan.shard] each; empty on a member without a part */
 };
 
-static int plan_again(const struct unit *unit, int world, struct shard_plan *ret, struct error *err)
-{
-    const struct shard_plan *now = &unit->strategy.shard.plan;
-    size_t *ends = calloc((size_t)now->n_units, sizeof(*ends));
-    if (!ends)
-        return error_set(err, WK_ENOMEM, "no memory for a plan");
-    for (int i = 0; i < now->n_units; i++)
-        ends[i] = now->units[i].offset + now->units[i].count;
-    int rc = shard_plan_init(ret, ends, now->n_units, world, err);
-    free(ends);
-    return rc;
-}
-
 static void old_cut_fini(struct old_cut *old)
 {
     for (int i = 0; i < FLAT_MAX; i++)
@@ -99,13 +86,13 @@ static void old_cut_fini(struct old_cut *old)
 static int keep_old(struct unit *unit, const struct member *set, bool had_part, struct old_cut *ret,
                     struct error *err)
 {
-    struct strategy_range range = strategy_range(&unit->strategy);
+    size_t own = strategy_range(&unit->strategy)->count;
     struct flats flats = flats_of(unit);
-    int rc = plan_again(unit, (int)set->parts_of, &ret->plan, err);
+    int rc = shard_plan_recut(strategy_plan(&unit->strategy), (int)set->parts_of, &ret->plan, err);
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
         rc = room_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
-            memcpy(ret->kept[i].data, flats.data[i], range.count * sizeof(float));
+            memcpy(ret->kept[i].data, flats.data[i], own * sizeof(float));
     }
     return rc;
 }
@@ -123,12 +110,12 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
                        struct old_cut *old, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
-    struct sharded *s = &unit->strategy.shard;
+    const struct shard_plan *plan = strategy_plan(&unit->strategy);
     struct flats flats = flats_of(unit);
     struct room passing = {0}, mine = {0};
-    size_t kept = strategy_range(&unit->strategy).count;
+    size_t kept = strategy_range(&unit->strategy)->count;
     int rc = room_new(ctx, old->plan.shard, &passing, err);
-    rc = rc ? rc : room_new(ctx, s->plan.shard, &mine, err);
+    rc = rc ? rc : room_new(ctx, plan->shard, &mine, err);
     for (int f = 0; f < flats.count && !rc; f++) {
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
@@ -138,7 +125,7 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
             if (rc)
                 (void)comm_failed(ctx, rc, err);
             else
-                shard_carry(&old->plan, (int)part, data, &s->plan, s->options.rank, mine.data);
+                shard_carry(&old->plan, (int)part, data, plan, ctx->part, mine.data);
         }
         if (!rc)
             memcpy(flats.data[f], mine.data, kept * sizeof(float));
@@ -235,8 +222,11 @@ static int start_together(struct wk_context *ctx, struct error *err)
     state_begins(ctx);
     units_each(unit, ctx) {
         int lacking = 0;
-        rc = rc ? rc : worst(ctx, unit->strategy.fill_later ? WK_ENOTFOUND : 0, &lacking, err);
-        rc = rc || !lacking ? rc : sharded_fill(&unit->strategy.shard, ctx->comm, err);
+        int own = strategy_unfilled(&unit->strategy) ? WK_ENOTFOUND : 0;
+        if (!rc)
+            rc = worst(ctx, own, &lacking, err);
+        if (!rc && lacking)
+            rc = strategy_fill(&unit->strategy, ctx->comm, err);
     }
     return rc;
 }

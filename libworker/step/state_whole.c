@@ -114,7 +114,8 @@ static void add_arrays(const struct unit *unit, struct arrays *arrays)
 {
     const struct wk_optimizer *optimizer = unit->optimizer;
     int n_states = optimizer ? optimizer->ops->n_states : 0;
-    arrays->list[arrays->count++] = (struct array){unit->strategy.params, unit->model->count};
+    arrays->list[arrays->count++] =
+        (struct array){strategy_range(&unit->strategy)->data, unit->model->count};
     for (int s = 0; s < n_states; s++) {
         if (optimizer->state[s]) {
             arrays->list[arrays->count++] = (struct array){optimizer->state[s], unit->model->count};

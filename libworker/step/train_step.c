@@ -340,6 +340,12 @@ static bool finish_sums(struct unit *unit)
         return false;
     if (unit->reduced)
         return true;
+    if (unit->begun) {
+        (void)fail(ctx, WK_ESTATE,
+                   "gradients of a pass were announced (wk_grad_ready), and it has not ended: call "
+                   "wk_backward before their sums are used");
+        return false;
+    }
     profile_begin(&ctx->profile, PROFILE_EXPOSED);
     struct error err = {0};
     int rc = strategy_finish(&unit->strategy, &err);

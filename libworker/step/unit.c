@@ -7,14 +7,9 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
 
-void unit_grad_ready(void *arg, int index)
-{
-    strategy_ready(&((struct unit *)arg)->strategy, index);
-}
-
 struct unit *unit_of_model(const struct wk_model *model)
 {
-    return model && model->grad_ready == unit_grad_ready ? model->grad_ready_arg : NULL;
+    return model ? model->unit : NULL;
 }
 
 const char *unit_kind_name(enum wk_object_kind kind)
@@ -53,18 +48,9 @@ int unit_missing(const void *object, enum wk_object_kind kind, const char *call)
     return error_keep(&err);
 }
 
-static void bound_step(struct wk_optimizer *optimizer, const struct optimizer_segment *segment,
-                       const struct kernel_update *update, float grad_scale)
-{
-    const struct bound_optimizer *bound = (const struct bound_optimizer *)optimizer->ops;
-    bound->original->step(optimizer, segment, update, grad_scale);
-}
-
 struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer)
 {
-    if (!optimizer || optimizer->ops->step != bound_step)
-        return NULL;
-    return ((const struct bound_optimizer *)optimizer->ops)->unit;
+    return optimizer ? optimizer->unit : NULL;
 }
 
 int unit_number(const struct unit *unit)
@@ -74,8 +60,7 @@ int unit_number(const struct unit *unit)
 
 void unit_bind_model(struct unit *unit)
 {
-    unit->model->grad_ready = unit_grad_ready;
-    unit->model->grad_ready_arg = unit;
+    unit->model->unit = unit;
     unit->model->ear = (struct error_ear){context_hear, unit->ctx};
 }
 
@@ -84,21 +69,18 @@ void unit_bind_optimizer(struct unit *unit)
     if (!unit->optimizer || unit_of_optimizer(unit->optimizer))
         return;
     unit->optimizer->ear = (struct error_ear){context_hear, unit->ctx};
-    unit->bound = (struct bound_optimizer){*unit->optimizer->ops, unit->optimizer->ops, unit};
-    unit->bound.ops.step = bound_step;
-    unit->optimizer->ops = &unit->bound.ops;
+    unit->optimizer->unit = unit;
 }
 
 void unit_unbind(struct unit *unit)
 {
     if (unit_of_optimizer(unit->optimizer) == unit) {
-        unit->optimizer->ops = unit->bound.original;
+        unit->optimizer->unit = NULL;
         unit->optimizer->ear = (struct error_ear){0};
     }
     if (unit_of_model(unit->model) == unit) {
         unit->model->ear = (struct error_ear){0};
-        unit->model->grad_ready = NULL;
-        unit->model->grad_ready_arg = NULL;
+        unit->model->unit = NULL;
         if (unit->recomputes)
             wk_model_recompute(unit->model, false);
     }
@@ -111,6 +93,7 @@ void unit_clear(struct unit *unit)
     unit->summing = unit->reduced = unit->clipped = unit->begun = false;
     unit->grad_scale = 1;
     unit->weights = 0;
+    unit->said = (struct consensus){0};
     unit->joined = 0; /* another window on the same data has the same weight */
 }
 
@@ -176,7 +159,8 @@ int units_fill(struct wk_context *ctx, struct error *err)
     struct unit *unit;
     int rc = 0;
     units_each(unit, ctx)
-        rc = rc ? rc : strategy_fill(&unit->strategy, ctx->comm, err);
+        if (!rc && strategy_unfilled(&unit->strategy))
+            rc = strategy_fill(&unit->strategy, ctx->comm, err);
     return rc;
 }
 
@@ -184,8 +168,7 @@ void units_leave(struct wk_context *ctx)
 {
     struct unit *unit;
     units_each(unit, ctx)
-        if (unit->strategy.ready)
-            strategy_leave(&unit->strategy);
+        strategy_leave(&unit->strategy);
 }
 
 void units_drain(struct wk_context *ctx)
@@ -248,7 +231,7 @@ const char *units_sentence(const struct wk_context *ctx)
     const char *sentence = ctx->comm ? wk_comm_error(ctx->comm) : "no communicator";
     const struct unit *unit;
     units_each(unit, ctx)
-        if (!*sentence && ctx->is_sharded)
-            sentence = sharded_error(&unit->strategy.shard);
+        if (!*sentence)
+            sentence = strategy_sentence(&unit->strategy);
     return sentence;
 }

@@ -21,40 +21,33 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy.h"
 #include "libworker/precision/scaler.h"
+#include "libworker/step/consensus.h"
 
 struct wk_context;
-struct unit;
-
-/* Replaces a prepared optimizer's table of operations, so that wk_step finds the unit. */
-struct bound_optimizer {
-    struct optimizer_ops ops; /* first: the optimizer points to it */
-    const struct optimizer_ops *original;
-    struct unit *unit;
-};
 
 struct unit {
     struct wk_context *ctx;
     struct wk_model *model;         /* borrowed */
     struct wk_optimizer *optimizer; /* borrowed; NULL: no optimizer uses this model's gradients */
-    struct bound_optimizer bound;
     struct strategy strategy;
     struct scaler scaler; /* fp16 */
     bool recomputes;      /* because of the setting; the model's own choice is restored later */
 
     /* The window in progress. */
-    int micro;         /* backward passes in it */
-    bool no_sync;      /* the program's choice, across windows */
-    bool summing;      /* its last pass has begun: the sums are running */
-    bool reduced;      /* they are complete */
-    bool clipped;      /* wk_clip_grad_norm was called */
-    bool begun;        /* custom models: wk_grad_ready has begun this pass */
-    double grad_scale; /* factor for gradients in wk_step */
-    double pass_loss;  /* of the last forward pass or wk_set_loss */
-    bool has_loss;     /* one was set since the end of the last backward pass */
-    double share;      /* factor of the loss for passes of means over their share; or 1 */
-    double weights;    /* of all ranks, from wk_join; else 0 */
-    uint64_t joined;   /* the last wk_join counted in it; 0 before one */
-    bool on_dealt;     /* the pass uses a loader's batch, which has its own divisor */
+    int micro;             /* backward passes in it */
+    bool no_sync;          /* the program's choice, across windows */
+    bool summing;          /* its last pass has begun: the sums are running */
+    bool reduced;          /* they are complete */
+    bool clipped;          /* wk_clip_grad_norm was called */
+    bool begun;            /* custom models: wk_grad_ready has begun this pass */
+    double grad_scale;     /* factor for gradients in wk_step */
+    double pass_loss;      /* of the last forward pass or wk_set_loss */
+    bool has_loss;         /* one was set since the end of the last backward pass */
+    double share;          /* factor of the loss for passes of means over their share; or 1 */
+    double weights;        /* of all ranks, from wk_join; else 0 */
+    struct consensus said; /* this rank's numbers for its sums */
+    uint64_t joined;       /* the last wk_join counted in it; 0 before one */
+    bool on_dealt;         /* the pass uses a loader's batch, which has its own divisor */
 
     /* The step in progress. */
     int passed;                  /* windows closed since it began, or began again */
@@ -83,9 +76,6 @@ void unit_why_null(enum wk_object_kind kind, struct error *err);
 
 /* For messages: 1 for the first prepared model. In names of metrics: "" for the only one. */
 int unit_number(const struct unit *unit);
-
-/* Receives the model's announcements; the argument is the unit. */
-void unit_grad_ready(void *arg, int index);
 
 /* Connect the model and the optimizer with the unit, and disconnect them. */
 void unit_bind_model(struct unit *unit);

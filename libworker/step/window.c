@@ -42,7 +42,7 @@ static void refuse_untaken(const struct unit *unit)
     (void)error_set(&err, WK_ESTATE,
                     "the next batch is asked for, but the gradients of model %d were not used: "
                     "after its last wk_backward of a step call wk_step of its optimizer (%s)",
-                    unit_number(unit), unit->bound.original->name);
+                    unit_number(unit), unit->optimizer->ops->name);
     (void)context_misuse(unit->ctx, &err);
 }
 
@@ -97,14 +97,13 @@ void window_deal(struct wk_context *ctx, int source)
         ctx->window = 0;
 }
 
-/* Set this rank's numbers for the window's sums. */
-static void fill_extras(struct unit *unit)
+/* This rank's messages with the window's sums. */
+static void say(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    float *extras = unit->strategy.extras;
-    parting_say(ctx, extras);
+    parting_say(ctx, &unit->said);
     if (ctx->is_sharded)
-        save_announce(ctx, extras);
+        save_announce(ctx, &unit->said);
 }
 
 static int refuse_pass(struct unit *unit)
@@ -146,7 +145,7 @@ int window_begin_pass(struct unit *unit)
         weigh(unit);
     unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
     if (unit->summing)
-        fill_extras(unit);
+        say(unit);
     strategy_scaled(&unit->strategy, mixed_scale(unit));
     strategy_begin(&unit->strategy, ctx->comm, unit->summing);
     return 0;
@@ -155,8 +154,11 @@ int window_begin_pass(struct unit *unit)
 void window_end_pass(struct unit *unit)
 {
     if (unit->share > 0) /* a mean over nothing is NaN */
-        unit->strategy.extras[EXTRA_LOSS] += (float)(unit->pass_loss * unit->share);
-    unit->strategy.extras[EXTRA_LOSSES] += unit->has_loss;
+        unit->said.loss += (float)(unit->pass_loss * unit->share);
+    if (unit->has_loss)
+        unit->said.losses++;
+    if (unit->summing)
+        consensus_say(&unit->strategy, &unit->said);
     unit->pass_loss = 0;
     unit->has_loss = false;
 }
@@ -173,14 +175,14 @@ bool window_was_taken(const struct unit *unit)
 
 /* The sums of every window of a step are equal on all ranks, so a number of any rank counts for
  * all. */
-static void hear(struct wk_context *ctx, const float *extras)
+static void hear(struct wk_context *ctx, const struct consensus *sums)
 {
-    bool save = extras[EXTRA_SAVE] > 0;
-    parting_hear(ctx, extras);
+    bool save = sums->save > 0;
+    parting_hear(ctx, sums);
     ctx->wants_save = ctx->wants_save || save;
-    ctx->may_save = ctx->may_save || (save && extras[EXTRA_BUSY] == 0);
+    ctx->may_save = ctx->may_save || (save && sums->busy == 0);
     if (save)
-        ctx->ticket = (uint32_t)extras[EXTRA_TICKET];
+        ctx->ticket = (uint32_t)sums->ticket;
 }
 
 static bool all_passed(const struct wk_context *ctx)
@@ -248,12 +250,11 @@ static void make_due(struct unit *unit)
 }
 
 /* NaN if no rank has set one. */
-static double loss_of(struct unit *unit)
+static double loss_of(struct unit *unit, const struct consensus *sums)
 {
     struct wk_context *ctx = unit->ctx;
-    const float *extras = unit->strategy.extras;
-    if (extras[EXTRA_LOSSES] > 0)
-        return (double)extras[EXTRA_LOSS] / window_weight(unit);
+    if (sums->losses > 0)
+        return (double)sums->loss / window_weight(unit);
     if (ctx->rank == 0 && !ctx->told_lossless)
         context_notice(ctx,
                        "model %d has no loss to show: a program with its own passes sets it with "
@@ -266,10 +267,10 @@ static double loss_of(struct unit *unit)
 void window_close(struct unit *unit, enum window_result result)
 {
     struct wk_context *ctx = unit->ctx;
-    const float *extras = unit->strategy.extras;
-    hear(ctx, extras);
+    struct consensus sums = consensus_hear(&unit->strategy);
+    hear(ctx, &sums);
     if (result == WINDOW_TAKEN) {
-        unit->loss = loss_of(unit);
+        unit->loss = loss_of(unit, &sums);
         unit->numbers.taken++;
         make_due(unit);
     }
@@ -311,8 +312,7 @@ void window_roll_back(struct wk_context *ctx)
     if (ctx->phase == STEP_UNDER_WAY && !anything_dealt(ctx))
         window_end_step(ctx);
     units_each(unit, ctx)
-        if (unit->strategy.ready)
-            unit_clear(unit);
+        unit_clear(unit);
     forget_step(ctx);
     ctx->heard = HEARD_NOTHING;
     ctx->agreed_save = false;

@@ -20,11 +20,11 @@ struct spoiler {
 
 static _Thread_local struct spoiler *spoiler;
 
-void __real_strategy_ready(struct strategy *st, int index);
-void __wrap_strategy_ready(struct strategy *st, int index);
-void __wrap_strategy_ready(struct strategy *st, int index)
+void __real_model_announce(struct wk_model *model, int index);
+void __wrap_model_announce(struct wk_model *model, int index);
+void __wrap_model_announce(struct wk_model *model, int index)
 {
-    const struct param *param = &st->model->params[index];
+    const struct param *param = &model->params[index];
     spoiler->passes += index == FIRST;
     if (index == FIRST)
         snprintf(spoiler->first, sizeof(spoiler->first), "of parameter %s", param->name);
@@ -32,7 +32,7 @@ void __wrap_strategy_ready(struct strategy *st, int index)
     bool now = spoiler->passes == SPOILED_STEP - (index == SECOND);
     if (spoiler->value != 0 && now && (index == FIRST || index == SECOND))
         param->grad[param->count - 1] = spoiler->value;
-    __real_strategy_ready(st, index);
+    __real_model_announce(model, index);
 }
 
 int __real_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/parallel/ddp.h"
 #include "libworker/parallel/hook.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
@@ -106,8 +107,9 @@ static void *run_rank(void *arg)
     }
     r->scene->status[r->rank] = wk_status(ctx);
     snprintf(r->scene->error[r->rank], sizeof(r->scene->error[0]), "%s", wk_last_error(ctx));
-    if (!ctx->is_sharded)
-        memcpy(r->scene->order[r->rank], unit_of_model(model)->strategy.ddp.order,
+    const struct strategy *st = &unit_of_model(model)->strategy;
+    if (st->ops == &ddp_ops)
+        memcpy(r->scene->order[r->rank], ((const struct ddp *)st->memory.self)->reducer.order,
                sizeof(r->scene->order[0]));
     wk_close(ctx);
     wk_optimizer_free(optimizer);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libworker/parallel/ddp.h"
+#include "libworker/parallel/sharded.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/fake_session.h"
 #include "tests/numeric/train/toy.h"
@@ -51,10 +53,12 @@ static size_t state_bytes(struct wk_context *ctx)
     struct strategy *st = &unit->strategy;
     const struct wk_optimizer *optimizer = unit->optimizer;
     size_t bytes = (size_t)optimizer->ops->n_states * optimizer->count * sizeof(float);
-    if (!st->is_sharded)
-        return bytes + unit->model->count * (st->low ? sizeof(uint16_t) : 0) +
-               (unit->model->count + st->grad_count) * sizeof(float);
-    const struct sharded *s = &st->shard;
+    if (st->ops == &ddp_ops) {
+        const struct ddp *ddp = st->memory.self;
+        return bytes + unit->model->count * (ddp->low ? sizeof(uint16_t) : 0) +
+               (unit->model->count + ddp->grad_count) * sizeof(float);
+    }
+    const struct sharded *s = st->memory.self;
     return bytes + resident(&s->param_pages) + resident(&s->grad_pages) +
            resident(&s->own_param_pages) + resident(&s->own_grad_pages) +
            resident(&s->low.param_pages) + resident(&s->low.grad_pages) +
@@ -71,11 +75,11 @@ static void look(void)
         looking->most = bytes;
 }
 
-void __real_strategy_ready(struct strategy *st, int index);
-void __wrap_strategy_ready(struct strategy *st, int index);
-void __wrap_strategy_ready(struct strategy *st, int index)
+void __real_model_announce(struct wk_model *model, int index);
+void __wrap_model_announce(struct wk_model *model, int index);
+void __wrap_model_announce(struct wk_model *model, int index)
 {
-    __real_strategy_ready(st, index);
+    __real_model_announce(model, index);
     if (index % LOOK_EVERY == 0) /* another parameter in each block */
         look();
 }

@@ -133,7 +133,8 @@ static void a_step_gives_back_what_it_is_through_with(void)
         const float *const *state = (const float *const *)f.optimizer->state;
         CHECK(resident(state[0]) < STATE_BYTES / 8 && resident(state[1]) < STATE_BYTES / 8);
         if (n == 3)
-            CHECK(resident(unit_of_model(f.model)->strategy.shard.own_params) < STATE_BYTES / 8);
+            CHECK(resident(strategy_range(&unit_of_model(f.model)->strategy)->data) <
+                  STATE_BYTES / 8);
         CHECK(state[0][16] != 0); /* and it is all there */
         close_all(&f);
     }

@@ -377,13 +377,13 @@ static void update_then_break(struct wk_optimizer *optimizer,
 static bool breaks_after_update(void *arg, struct wk_context *ctx, enum pair_place place)
 {
     struct breaker *breaker = arg;
-    struct bound_optimizer *bound = &ctx->units[0].bound;
+    struct wk_optimizer *optimizer = ctx->units[0].optimizer;
     if (wk_steps(ctx) != LEAVES_IN - 1 || place != PAIR_SUMMED || breaker->original)
         return false;
-    breaker->original = bound->original;
-    breaker->ops = *bound->original;
+    breaker->original = optimizer->ops;
+    breaker->ops = *optimizer->ops;
     breaker->ops.step = update_then_break;
-    bound->original = &breaker->ops;
+    optimizer->ops = &breaker->ops;
     return false;
 }
 

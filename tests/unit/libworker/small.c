@@ -56,3 +56,8 @@ void small_close(struct small *s)
     wk_source_free(s->source);
     wk_model_free(s->model);
 }
+
+const struct strategy_range *small_range(const struct small *s)
+{
+    return strategy_range(&unit_of_model(s->model)->strategy);
+}

@@ -18,4 +18,7 @@ void small_open(struct small *s, const char *const *settings);
 int small_prepare(struct small *s); /* all of them */
 void small_close(struct small *s);  /* and free the objects */
 
+/* What its optimizer updates, once prepared. */
+const struct strategy_range *small_range(const struct small *s);
+
 #endif

@@ -197,7 +197,7 @@ static int overflow_always(struct small *s)
         if (!wk_next(s->loader, &batch))
             break;
         wk_forward(s->model, &batch, NULL);
-        unit_of_model(s->model)->strategy.grads[3] = INFINITY;
+        small_range(s)->grads[3] = INFINITY;
         wk_backward(s->model);
         wk_step(s->optimizer);
     }

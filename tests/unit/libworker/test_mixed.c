@@ -17,7 +17,7 @@ static void window(struct small *s, int passes, float gradient)
         cr_assert(wk_next(s->loader, &batch), "%s", wk_last_error(s->ctx));
         wk_forward(s->model, &batch, NULL);
         if (!isfinite(gradient) && i == passes - 1)
-            unit_of_model(s->model)->strategy.grads[SPOILED] = gradient;
+            small_range(s)->grads[SPOILED] = gradient;
         wk_backward(s->model);
         wk_step(s->optimizer);
         wk_scheduler_step(s->scheduler);
@@ -36,7 +36,7 @@ Test(mixed, overflows_skip_and_halve_as_in_torch)
     int64_t taken = 0;
     for (int i = 0; i < 4; i++) {
         double rate = wk_optimizer_rate(s.optimizer);
-        float before = unit_of_model(s.model)->strategy.params[SPOILED];
+        float before = small_range(&s)->data[SPOILED];
         window(&s, 1, gradients[i]);
         taken += !skipped[i];
         cr_assert_eq(wk_step_skipped(s.ctx), skipped[i]);
@@ -44,9 +44,9 @@ Test(mixed, overflows_skip_and_halve_as_in_torch)
         cr_assert_eq(wk_steps(s.ctx), taken);
         cr_assert_eq(s.optimizer->steps, taken);
         cr_assert_eq(wk_optimizer_rate(s.optimizer) == rate, skipped[i]);
-        cr_assert_eq(unit_of_model(s.model)->strategy.params[SPOILED] == before, skipped[i]);
+        cr_assert_eq(small_range(&s)->data[SPOILED] == before, skipped[i]);
         cr_assert_eq(s.loader->committed, 2 * (i + 1)); /* the batch is used up either way */
-        cr_assert_eq(unit_of_model(s.model)->strategy.grads[SPOILED], 0);
+        cr_assert_eq(small_range(&s)->grads[SPOILED], 0);
     }
     cr_assert_eq(wk_skipped_steps(s.ctx), 2);
     small_close(&s);
@@ -97,14 +97,14 @@ Test(mixed, losses_and_norms_are_those_without_a_scale)
         struct wk_batch batch;
         small_open(&s, (const char *const[]){"mixed_precision=fp16", scales[i], NULL});
         cr_assert_eq(small_prepare(&s), 0);
-        float before = unit_of_model(s.model)->strategy.params[SPOILED];
+        float before = small_range(&s)->data[SPOILED];
         cr_assert(wk_next(s.loader, &batch));
         wk_forward(s.model, &batch, NULL);
         wk_backward(s.model);
         wk_clip_grad_norm(s.model, 0.01f, &norms[i]);
         wk_step(s.optimizer);
         losses[i] = wk_loss(s.ctx);
-        updates[i] = (double)(unit_of_model(s.model)->strategy.params[SPOILED] - before);
+        updates[i] = (double)(small_range(&s)->data[SPOILED] - before);
         small_close(&s);
     }
     for (int i = 1; i < 3; i++) {
@@ -128,7 +128,7 @@ Test(mixed, elements_are_limited_as_the_optimizer_sees_them)
                        (const char *const[]){precisions[p], "gradient_accumulation_steps=2",
                                              by_setting ? "clip_grad_value=0.001" : NULL, NULL});
             cr_assert_eq(small_prepare(&s), 0);
-            const float *params = unit_of_model(s.model)->strategy.params;
+            const float *params = small_range(&s)->data;
             size_t count = s.model->count, limited = 0;
             float *before = malloc(count * sizeof(*before));
             memcpy(before, params, count * sizeof(*before));
@@ -159,7 +159,7 @@ Test(mixed, the_model_computes_with_the_copy_and_steps_write_it)
     cr_assert_not_null(s.model->low);
     window(&s, 1, 1);
     uint16_t expected[64];
-    s.model->kernels->narrow(expected, WK_BF16, unit_of_model(s.model)->strategy.params, 64);
+    s.model->kernels->narrow(expected, WK_BF16, small_range(&s)->data, 64);
     for (int i = 0; i < 64; i++)
         cr_assert_eq(s.model->params[0].low[i], expected[i]);
     cr_assert_eq(wk_loss_scale(s.ctx), 1);

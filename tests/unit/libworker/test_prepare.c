@@ -61,10 +61,10 @@ Test(prepare, any_order_and_twice_is_once)
     struct fixture f;
     open_with(&f, NULL);
     cr_assert_eq(prepare_all(&f), 0, "%s", wk_last_error(f.ctx));
-    float *memory = unit_of_model(f.model)->strategy.params;
+    float *memory = strategy_range(&unit_of_model(f.model)->strategy)->data;
     cr_assert_eq(prepare_all(&f), 0);
     cr_assert_eq(wk_prepare_all(f.ctx, WK_OBJECT(f.model)), 0);
-    cr_assert_eq(unit_of_model(f.model)->strategy.params, memory);
+    cr_assert_eq(strategy_range(&unit_of_model(f.model)->strategy)->data, memory);
     close_all(&f);
 }
 
@@ -182,11 +182,11 @@ Test(prepare, a_gradient_that_is_not_finite_stops_before_the_parameters_are_touc
     cr_assert(wk_next(f.loader, &batch));
     wk_forward(f.model, &batch, NULL);
     wk_backward(f.model);
-    float before = unit_of_model(f.model)->strategy.params[3];
-    unit_of_model(f.model)->strategy.grads[7] = INFINITY;
+    float before = strategy_range(&unit_of_model(f.model)->strategy)->data[3];
+    strategy_range(&unit_of_model(f.model)->strategy)->grads[7] = INFINITY;
     wk_clip_grad_norm(f.model, 1.0f, NULL);
     cr_assert_eq(wk_step(f.optimizer), WK_EOVERFLOW);
-    cr_assert_eq(unit_of_model(f.model)->strategy.params[3], before);
+    cr_assert_eq(strategy_range(&unit_of_model(f.model)->strategy)->data[3], before);
     cr_assert_eq(wk_steps(f.ctx), 0);
     cr_assert_not(wk_next(f.loader, &batch));
     close_all(&f);

@@ -1,0 +1,208 @@
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "libworker/nn/model.h"
+#include "libworker/parallel/reducer.h"
+
+#define BIT(phase) (1u << REDUCER_##phase)
+static const unsigned allowed[] = {
+    [REDUCER_IDLE] = BIT(IDLE) | BIT(LOCAL) | BIT(SUMMING),
+    [REDUCER_LOCAL] = BIT(IDLE),
+    [REDUCER_SUMMING] = BIT(IDLE) | BIT(FLUSHED),
+    [REDUCER_FLUSHED] = BIT(IDLE),
+};
+#undef BIT
+
+static void set_phase(struct reducer *r, enum reducer_phase phase)
+{
+    insist(allowed[r->phase] >> phase & 1);
+    r->phase = phase;
+}
+
+static void cut(struct reducer *r)
+{
+    ready_plan_cut(&r->plan, r->params, r->count, r->order, &r->options.sizes);
+}
+
+int reducer_init(struct reducer *r, const struct reducer_arena *arena,
+                 const struct reducer_options *options, struct error *err)
+{
+    size_t n = (size_t)arena->n_params;
+    *r = (struct reducer){.options = *options,
+                          .params = arena->params,
+                          .n_params = arena->n_params,
+                          .grads = arena->grads,
+                          .count = arena->count,
+                          .factor = 1,
+                          .all = arena->all};
+    int rc = ready_plan_init(&r->plan, arena->n_params, err);
+    if (rc)
+        return rc;
+    r->parts = calloc(n, sizeof(*r->parts));
+    r->order = calloc(n, sizeof(*r->order));
+    r->times = calloc(n, sizeof(*r->times));
+    r->expected = calloc(n, sizeof(*r->expected));
+    r->last = calloc(n, sizeof(*r->last));
+    r->missing = calloc(n, sizeof(*r->missing));
+    if (!r->parts || !r->order || !r->times || !r->expected || !r->last || !r->missing) {
+        reducer_fini(r);
+        return error_set(err, WK_ENOMEM, "no memory for gradient buckets");
+    }
+    reducer_meet(r);
+    return 0;
+}
+
+void reducer_fini(struct reducer *r)
+{
+    ready_plan_fini(&r->plan);
+    free(r->parts);
+    free(r->order);
+    free(r->times);
+    free(r->expected);
+    free(r->last);
+    free(r->missing);
+    *r = (struct reducer){0};
+}
+
+void reducer_set_hook(struct reducer *r, const struct wk_gradient_hook *hook)
+{
+    r->hook = *hook;
+}
+
+void reducer_meet(struct reducer *r)
+{
+    r->ordered = r->recorded = false;
+    for (int i = 0; i < r->n_params; i++) {
+        r->order[i] = r->n_params - 1 - i;
+        /* The last announcements of a static graph are known only after its first pass. */
+        r->expected[i] = r->options.static_graph ? INT_MAX : 1;
+    }
+    cut(r);
+}
+
+static void multiply(float *data, float factor, size_t count)
+{
+    for (size_t i = 0; i < count && factor != 1; i++)
+        data[i] *= factor;
+}
+
+static void start_bucket(struct reducer *r, int bucket)
+{
+    const struct ready_bucket *b = &r->plan.buckets[bucket];
+    for (int i = b->first_run; i < b->first_run + b->n_runs && !r->failure; i++) {
+        const struct ready_run *run = &r->plan.runs[i];
+        r->parts[i] = (struct wk_gradients){.data = r->grads + run->offset,
+                                            .count = run->count,
+                                            .index = i,
+                                            .total = r->plan.n_runs};
+        r->started_parts = i + 1;
+        multiply(r->parts[i].data, r->factor, run->count);
+        r->failure = r->hook.start(r->hook.arg, r->comm, &r->parts[i]);
+    }
+}
+
+static void start_due(struct reducer *r)
+{
+    while (r->started < r->plan.n_buckets && r->missing[r->started] == 0)
+        start_bucket(r, r->started++);
+}
+
+void reducer_begin(struct reducer *r, struct wk_comm *comm, bool last)
+{
+    insist(!r->tail && !r->started_parts);
+    set_phase(r, last ? REDUCER_SUMMING : REDUCER_LOCAL);
+    r->comm = comm;
+    r->clock = r->started = r->started_parts = 0;
+    r->failure = 0;
+    memset(r->times, 0, (size_t)r->n_params * sizeof(*r->times));
+    memset(r->last, 0, (size_t)r->n_params * sizeof(*r->last));
+    for (int i = 0; i < r->plan.n_buckets; i++)
+        r->missing[i] = 0;
+    for (int i = 0; i < r->n_params; i++)
+        r->missing[r->plan.bucket_of[i]] += r->expected[i] > 0;
+}
+
+void reducer_ready(struct reducer *r, int index)
+{
+    insist(r->phase == REDUCER_LOCAL || r->phase == REDUCER_SUMMING);
+    if (++r->times[index] == 1 || r->options.static_graph)
+        r->last[index] = ++r->clock;
+    if (r->times[index] != r->expected[index] || r->phase == REDUCER_LOCAL)
+        return;
+    insist(r->missing[r->plan.bucket_of[index]] > 0);
+    r->missing[r->plan.bucket_of[index]]--;
+    start_due(r);
+}
+
+bool reducer_changed(const struct reducer *r)
+{
+    bool changed = false;
+    for (int i = 0; i < r->n_params; i++)
+        changed = changed || r->times[i] != r->expected[i];
+    /* A pass without announcements is that of an empty share. */
+    return changed && r->recorded && r->clock > 0;
+}
+
+void reducer_flush(struct reducer *r)
+{
+    if (r->phase == REDUCER_LOCAL)
+        return;
+    set_phase(r, REDUCER_FLUSHED);
+    memset(r->missing, 0, (size_t)r->n_params * sizeof(*r->missing));
+    start_due(r);
+    if (!r->failure)
+        r->failure = wk_all_reduce(r->comm, r->grads + r->count, r->all - r->count, WK_F32, WK_SUM,
+                                   &r->tail);
+    if (!r->options.static_graph || r->recorded || !r->clock)
+        return;
+    memcpy(r->expected, r->times, (size_t)r->n_params * sizeof(*r->expected));
+    r->recorded = true;
+}
+
+static int by_last(const void *a, const void *b, void *arg)
+{
+    const struct reducer *r = arg;
+    int i = *(const int *)a, j = *(const int *)b;
+    int first = r->last[i] ? r->last[i] : INT_MAX;
+    int second = r->last[j] ? r->last[j] : INT_MAX;
+    return first != second ? (first > second) - (first < second) : (j > i) - (j < i);
+}
+
+/* All ranks use rank 0's order. */
+static int agree_order(struct reducer *r)
+{
+    size_t n = (size_t)r->n_params;
+    qsort_r(r->order, n, sizeof(*r->order), by_last, r);
+    int rc = wk_broadcast(r->comm, r->order, n, WK_I32, 0, NULL);
+    if (rc)
+        return rc;
+    r->ordered = true;
+    cut(r);
+    return 0;
+}
+
+int reducer_drain(struct reducer *r)
+{
+    int rc = r->failure;
+    for (int i = 0; i < r->started_parts; i++) {
+        int result = r->hook.finish(r->hook.arg, r->comm, &r->parts[i]);
+        rc = rc ? rc : result;
+    }
+    int result = wk_wait(r->tail);
+    r->tail = NULL;
+    r->started_parts = 0;
+    set_phase(r, REDUCER_IDLE);
+    return rc ? rc : result;
+}
+
+int reducer_finish(struct reducer *r)
+{
+    bool sums = r->phase == REDUCER_FLUSHED;
+    insist(sums || r->phase == REDUCER_LOCAL);
+    int rc = reducer_drain(r);
+    if (rc || !sums || r->ordered)
+        return rc;
+    return agree_order(r);
+}

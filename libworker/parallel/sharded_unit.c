@@ -1,0 +1,69 @@
+#include "libworker/parallel/sharded_unit.h"
+
+#include "common/base/assert.h"
+
+/* OPEN from REDUCING and ADVANCED: the pass was abandoned. */
+#define BIT(phase) (1u << UNIT_##phase)
+static const unsigned allowed[] = {
+    [UNIT_OPEN] = BIT(OPEN) | BIT(REDUCING),
+    [UNIT_REDUCING] = BIT(OPEN) | BIT(ADVANCED),
+    [UNIT_ADVANCED] = BIT(OPEN) | BIT(COLLECTED),
+    [UNIT_COLLECTED] = BIT(OPEN),
+};
+#undef BIT
+
+void sharded_unit_set(struct sharded_unit *unit, enum unit_phase phase)
+{
+    insist(allowed[unit->phase] >> phase & 1);
+    insist(!unit->reduce);
+    unit->phase = phase;
+}
+
+bool sharded_keeps_grads(const struct sharded *s)
+{
+    return s->options.kind == STRATEGY_ZERO1;
+}
+
+bool sharded_frees_params(const struct sharded *s)
+{
+    return s->options.kind == STRATEGY_FSDP;
+}
+
+size_t sharded_elements(const struct sharded *s, int unit)
+{
+    return s->plan.units[unit].row * (size_t)s->plan.world;
+}
+
+void sharded_drop(const struct sharded *s, const struct pages *arena, int unit)
+{
+    size_t pages = (sharded_elements(s, unit) + SHARD_PAGE - 1) / SHARD_PAGE;
+    size_t first = s->plan.units[unit].place, count = pages * SHARD_PAGE;
+    pages_drop(arena, first, count < arena->count - first ? count : arena->count - first);
+}
+
+size_t sharded_row_at(const struct sharded *s, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    return u->place + u->row * (size_t)s->options.part;
+}
+
+float *sharded_row(const struct sharded *s, float *arena, int unit)
+{
+    return arena + sharded_row_at(s, unit);
+}
+
+void sharded_note(struct sharded *s, int code)
+{
+    if (!s->failure)
+        s->failure = code;
+}
+
+const char *sharded_sentence(const void *self)
+{
+    const struct sharded *s = self;
+    struct wk_comm *const comms[] = {s->comm, s->groups.column, s->whole};
+    const char *sentence = "";
+    for (int i = 0; i < 3 && !*sentence; i++)
+        sentence = comms[i] ? wk_comm_error(comms[i]) : "";
+    return sentence;
+}

@@ -1,0 +1,38 @@
+/* Where a strategy keeps a model on this rank. Plain data that a table's `open` fills in; constant
+ * until its `close`. The memory belongs to the table. */
+#ifndef PARALLEL_STRATEGY_MEMORY_H
+#define PARALLEL_STRATEGY_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libworker/parallel/shard.h"
+#include "libworker/parallel/usage.h"
+
+struct param;
+
+enum { STRATEGY_NUMBERS_MAX = 16 };
+
+/* What this rank's optimizer updates: a table of parameters over `count` elements. */
+struct strategy_range {
+    const struct param *params;
+    int n_params;
+    size_t count;
+    float *data, *grads;
+    uint16_t *low; /* copy of data that the optimizer's steps write too, or NULL */
+};
+
+struct strategy_memory {
+    void *self; /* of the table's functions */
+    struct strategy_range range;
+    const struct shard_plan *plan; /* NULL: every rank has the whole model */
+    float *numbers;                /* [strategy_numbers_room], summed with the gradients */
+};
+
+/* The step's numbers, then those of the usage of parameters. */
+static inline size_t strategy_numbers_room(int n_params)
+{
+    return STRATEGY_NUMBERS_MAX + usage_room(n_params);
+}
+
+#endif
