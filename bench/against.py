@@ -24,7 +24,7 @@ from localcluster import Cluster, wait_for  # noqa: E402
 
 ROUNDS = int(os.environ.get("MUSTER_BENCH_ROUNDS", "9"))
 NODES, SECONDS = 2000, 6
-SUBMITS = ((1, 1500), (16, 5000))
+SUBMITS = ((1, 4000), (16, 20000))
 CONNECTIONS, WRK_SECONDS, JOBS = 64, 3, 100
 SHARED_MEMORY = Path("/dev/shm")
 CORES = sorted(os.sched_getaffinity(0))

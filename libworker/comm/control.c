@@ -63,13 +63,13 @@ static void handle_message(struct wk_comm *comm, int from)
         map_arena(peer, message->arena);
         return;
     }
-    if (message->kind == CONTROL_BYE) {
-        atomic_store(&peer->left, true);
-        return;
+    if (message->code != 0) {
+        if (message->lost >= 0 && message->lost < comm->world && message->lost != comm->rank)
+            atomic_store(&comm->peers[message->lost].dead, true);
+        comm_fail_heard(comm, message);
     }
-    if (message->lost >= 0 && message->lost < comm->world && message->lost != comm->rank)
-        atomic_store(&comm->peers[message->lost].dead, true);
-    comm_fail_heard(comm, message);
+    if (message->kind == CONTROL_BYE)
+        atomic_store(&peer->left, true);
 }
 
 /* Receive more of the next message, and the memory sent with it. */

@@ -1,6 +1,7 @@
 #include "libworker/comm/control_send.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "libworker/comm/rights.h"
@@ -19,6 +20,11 @@ void control_goodbye(struct wk_comm *comm)
 {
     struct control_message bye = {.kind = CONTROL_BYE, .lost = -1};
     pthread_mutex_lock(&comm->fail_lock);
+    bye.code = atomic_load(&comm->failure);
+    if (bye.code != 0) {
+        bye.lost = comm->failure_lost;
+        memcpy(bye.text, comm->failure_text, sizeof(bye.text));
+    }
     control_send_all(comm, &bye);
     pthread_mutex_unlock(&comm->fail_lock);
 }

@@ -21,6 +21,7 @@ static int fail_once(struct wk_comm *comm, struct control_message *message, bool
     int stands = atomic_load(&comm->failure);
     if (stands == 0) {
         snprintf(comm->failure_text, sizeof(comm->failure_text), "%s", message->text);
+        comm->failure_lost = message->lost;
         atomic_store(&comm->failure, message->code);
         stands = message->code;
         if (inform) {

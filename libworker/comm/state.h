@@ -99,6 +99,7 @@ struct wk_comm {
     _Atomic int failure; /* WK_E..., 0 while it works */
     pthread_mutex_t fail_lock;
     char failure_text[COMM_TEXT_BYTES];
+    int failure_lost; /* rank, or -1 */
     char argument_text[COMM_TEXT_BYTES];
 
     pthread_mutex_t control_lock;
