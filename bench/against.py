@@ -4,7 +4,7 @@ A round is one measurement of each build on connections that are established, an
 round. What is told is the median over the rounds of ours / theirs, and each side's own median. For fleet and control the
 coordinator has one core and its callers another, both before all other programs of the machine (SCHED_FIFO), where root may
 say so: without that, how long a process sleeps between two calls depends on the load, and with it what a call costs.
-The load of http takes all it gets, so it has no precedence.
+The load of http takes all it gets, so it has a core of its own but no precedence.
 """
 import glob
 import json
@@ -35,20 +35,24 @@ def cpu_seconds(pid):
     return sum(int(Path(name).read_text().split()[0]) for name in glob.glob(f"/proc/{pid}/task/*/schedstat")) / 1e9
 
 
-def first(pid, core):
-    """Give every thread of this process its core, before others."""
-    if len(CORES) < 2:
-        return
-    for name in os.listdir(f"/proc/{pid}/task"):
+def keep_on(pid, core):
+    """Give every thread of this process its core."""
+    for name in os.listdir(f"/proc/{pid}/task") if len(CORES) > 1 else ():
         os.sched_setaffinity(int(name), {CORES[core]})
+
+
+def first(pid, core):
+    """The same, before others."""
+    keep_on(pid, core)
+    for name in os.listdir(f"/proc/{pid}/task") if len(CORES) > 1 else ():
         try:
             os.sched_setscheduler(int(name), os.SCHED_FIFO, os.sched_param(1))
         except PermissionError:
             return
 
 
-def caller(*words, before=True):
-    return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True, preexec_fn=(lambda: first(os.getpid(), 1)) if before else None)
+def caller(*words, place=first):
+    return subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True, preexec_fn=lambda: place(os.getpid(), 1))
 
 
 class Spent:
@@ -117,8 +121,9 @@ def milliseconds(text):
 def load(name, url, pid, token=None):
     """Connections stay; wrk asks again as soon as it was answered."""
     head = ["-H", f"Authorization: Bearer {token}"] if token else []
+    keep_on(pid, 0)
     spent = Spent(pid)
-    with caller("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{WRK_SECONDS}s", "--latency", *head, url, before=False) as wrk:
+    with caller("wrk", "-t1", f"-c{CONNECTIONS}", f"-d{WRK_SECONDS}s", "--latency", *head, url, place=keep_on) as wrk:
         text = wrk.communicate()[0]
     requests = int(re.search(r"(\d+) requests in", text).group(1))
     if "Non-2xx" in text or "Socket errors" in text:

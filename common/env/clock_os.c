@@ -20,6 +20,12 @@ static int64_t now_ms(void *self)
     return clock_os_now_ms();
 }
 
+static int64_t coarse_ms(void *self)
+{
+    (void)self;
+    return read_ms(CLOCK_MONOTONIC_COARSE);
+}
+
 static int64_t wall_ms(void *self)
 {
     (void)self;
@@ -29,4 +35,9 @@ static int64_t wall_ms(void *self)
 struct clock clock_os(void)
 {
     return (struct clock){.now_ms = now_ms, .wall_ms = wall_ms};
+}
+
+struct clock clock_os_coarse(void)
+{
+    return (struct clock){.now_ms = coarse_ms, .wall_ms = wall_ms};
 }

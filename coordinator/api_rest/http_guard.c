@@ -40,7 +40,7 @@ static int64_t now_ms(const struct guard *guard)
 void guard_init(struct guard *guard)
 {
     int places = (int)guard_connections_max();
-    *guard = (struct guard){.clock = clock_os(), .most = places - places / 32};
+    *guard = (struct guard){.clock = clock_os_coarse(), .most = places - places / 32};
     pthread_mutex_init(&guard->mutex, NULL);
     list_init(&guard->waiting);
     list_init(&guard->busy);
