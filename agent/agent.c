@@ -323,7 +323,7 @@ static int open_launcher(struct agent *agent, struct error *err)
                                      .exited = on_exited,
                                      .output = on_output};
     int rc = agent->launcher->open(agent->launcher->self, &events, err);
-    agent->launcher_open = rc == 0;
+    agent->launcher_open = !rc;
     return rc;
 }
 

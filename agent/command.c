@@ -192,9 +192,10 @@ struct program {
 static int read_identity(struct program *p, struct error *err)
 {
     int rc = identity_open(p->dir, p->name, p->token, &p->identity, err);
-    return rc ? rc
-              : net_address_secure(args_text(&p->args, "coordinator"), p->identity.key,
-                                   p->identity.pin, p->coordinator, err);
+    if (rc)
+        return rc;
+    return net_address_secure(args_text(&p->args, "coordinator"), p->identity.key, p->identity.pin,
+                              p->coordinator, err);
 }
 
 static int make_dirs(const char *path, mode_t last_mode, struct error *err)
@@ -327,7 +328,9 @@ static int read_inventory(struct program *p, struct error *err)
         inventory->slots = inventory->cpus >= 1 ? (uint32_t)inventory->cpus : 1;
     if (!inventory->gpus_count)
         rc = cores_read(args_text(&p->args, "cores"), &p->options.cores, err);
-    return rc ? rc : read_labels(p, err);
+    if (rc)
+        return rc;
+    return read_labels(p, err);
 }
 
 static enum log_format log_format(const struct program *p)
@@ -441,7 +444,7 @@ static void read_member(struct program *p)
         bool whole = *event && !*end;
         member.restored_wall_ms = strtoll(restored, &end, 10);
         if (whole && *restored && *end == '\n' &&
-            str_copy(member.cluster, sizeof(member.cluster), line) == 0)
+            !str_copy(member.cluster, sizeof(member.cluster), line))
             p->options.membership.member = member;
     }
     fclose(file);

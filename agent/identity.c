@@ -17,12 +17,12 @@ enum { PIN_FILE_MAX_BYTES = 128, PRIVATE = 0600 };
 static int read_key(const char *dir, const char *name, struct identity *ret, struct error *err)
 {
     struct tls_facts facts;
-    if (str_printf(ret->key, sizeof(ret->key), "%s/node.pem", dir) != 0)
+    if (str_printf(ret->key, sizeof(ret->key), "%s/node.pem", dir))
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", dir);
     if (access(ret->key, F_OK) != 0)
         return tls_make_node_key(ret->key, name, err);
     int rc = tls_read_facts(ret->key, &facts, err);
-    if (rc != 0)
+    if (rc)
         error_hint(err,
                    "restore it from a backup; or remove it, and let an administrator or operator "
                    "run `muster rekey %s`",
@@ -36,7 +36,7 @@ static int read_pin(const char *path, struct identity *ret)
     char *data;
     size_t size;
     int rc = disk.read_file(disk.self, path, PIN_FILE_MAX_BYTES, &data, &size, NULL);
-    if (rc != 0)
+    if (rc)
         return rc;
     data[strcspn(data, "\r\n")] = '\0';
     rc = str_copy(ret->pin, sizeof(ret->pin), data);
@@ -73,12 +73,12 @@ static int choose_pin(const char *dir, const char *token, struct identity *ret, 
     char path[NET_KEY_PATH_MAX];
     const char *pin = token_pin(token);
     int rc = str_printf(path, sizeof(path), "%s/cluster.pin", dir);
-    if (rc != 0)
+    if (rc)
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", dir);
     if (!pin)
         return read_pin(path, ret) == 0 ? 0 : no_pin(token, err);
     rc = tls_check_pin(pin, err);
-    if (rc != 0)
+    if (rc)
         return error_wrap(err, "the token");
     (void)str_copy(ret->pin, sizeof(ret->pin), pin);
     return keep_pin(path, pin, err);
@@ -89,10 +89,12 @@ int identity_open(const char *dir, const char *name, const char *token, struct i
 {
     *ret = (struct identity){0};
     int rc = str_copy(ret->token, sizeof(ret->token), token);
-    if (rc != 0)
+    if (rc)
         return error_set(err, E_INVALID_ARGUMENT, "the token is too long");
     rc = choose_pin(dir, token, ret, err);
-    return rc == 0 ? read_key(dir, name, ret, err) : rc;
+    if (rc)
+        return rc;
+    return read_key(dir, name, ret, err);
 }
 
 /* A reader of the file can register nodes, also a job on this node. Pipes and similar files have no
@@ -110,7 +112,7 @@ static int check_mode(FILE *file, const char *path, struct error *err)
 static int read_first_line(const char *path, char ret[IDENTITY_TOKEN_MAX], struct error *err)
 {
     FILE *file = fopen(path, "re");
-    if (file && check_mode(file, path, err) != 0) {
+    if (file && check_mode(file, path, err)) {
         fclose(file);
         return E_PERMISSION_DENIED;
     }

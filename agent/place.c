@@ -61,7 +61,9 @@ int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, stru
     sha256(dir, strlen(dir), digest);
     sha256_hex(digest, hex);
     rc = str_printf(ret, size, "ipc://%s/%.16s.sock", runtime, hex);
-    return rc ? error_set(err, rc, "runtime folder %s is too long for a socket", runtime) : 0;
+    if (rc)
+        return error_set(err, rc, "runtime folder %s is too long for a socket", runtime);
+    return 0;
 }
 
 /* Connecting a datagram socket sends nothing; it only asks the routing table. */
@@ -96,7 +98,9 @@ int place_address(const char *coordinator_url, char *ret, size_t size, struct er
     for (const struct addrinfo *to = list; to && rc; to = to->ai_next)
         rc = route_to(to, ret, size);
     freeaddrinfo(list);
-    return rc ? error_set(err, rc, "no route to %s: use --address", host) : 0;
+    if (rc)
+        return error_set(err, rc, "no route to %s: use --address", host);
+    return 0;
 }
 
 static const char *pair(struct arena *arena, const char *name, const char *value)

@@ -20,7 +20,9 @@ static int check_paths(const struct starter *starter, const struct assignment *a
     int rc = check_path(starter, "command", a->command[0], err);
     if (!rc)
         rc = check_path(starter, "workdir", a->workdir, err);
-    return rc ? rc : check_path(starter, "checkpoint.dir", a->checkpoint_dir, err);
+    if (rc)
+        return rc;
+    return check_path(starter, "checkpoint.dir", a->checkpoint_dir, err);
 }
 
 static struct launch_gpus gpus_of(const struct inventory *inventory, const struct assignment *a)

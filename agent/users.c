@@ -94,7 +94,9 @@ static int read_table(struct users *users, const char *path, struct error *err)
     for (rest = str_of(text); !rc && str_next(&rest, '\n', &line); number++)
         rc = read_row(users, line, number, err);
     free(text);
-    return rc ? error_wrap(err, "%s", path) : 0;
+    if (rc)
+        return error_wrap(err, "%s", path);
+    return 0;
 }
 
 /* NULL: the file does not name it. */
@@ -263,7 +265,9 @@ static int make_home(const struct users *users, uid_t uid, char ret[PATH_BYTES],
         str_printf(ret, PATH_BYTES, "%s/%u", parent, (unsigned)uid))
         return error_set(err, E_OUT_OF_RANGE, "path is too long: %s", users->dir);
     int rc = make_folder(parent, 0711, geteuid(), err);
-    return rc ? rc : make_folder(ret, 0700, uid, err);
+    if (rc)
+        return rc;
+    return make_folder(ret, 0700, uid, err);
 }
 
 static int find_given(struct users *users, const char *tenant, struct arena *arena,

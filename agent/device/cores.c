@@ -24,7 +24,7 @@ static int read_topology(int cpu, const char *name)
     int64_t number;
     if (file && fgets(text, sizeof(text), file)) {
         text[strcspn(text, "\n")] = '\0';
-        if (parse_i64(text, INT32_MIN, INT32_MAX, &number, NULL) == 0)
+        if (!parse_i64(text, INT32_MIN, INT32_MAX, &number, NULL))
             value = (int)number;
     }
     if (file)

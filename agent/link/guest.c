@@ -25,7 +25,7 @@ int guest_enter(struct guests *guests, const struct worker_key *key, struct gues
     struct guest *guest = strmap_get(&guests->all, name);
     if (!guest) {
         guest = calloc(1, sizeof(*guest));
-        if (!guest || strmap_set(&guests->all, name, guest, NULL) < 0) {
+        if (!guest || strmap_set(&guests->all, name, guest, NULL)) {
             free(guest);
             return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's call");
         }

@@ -28,7 +28,7 @@ static bool fill_training(struct assignment *a, const Muster__Training *training
 {
     struct training_setting *list;
     int count;
-    if (training_list(training, &a->arena, &list, &count, NULL) != 0)
+    if (training_list(training, &a->arena, &list, &count, NULL))
         return false;
     struct named_value *settings = arena_array(&a->arena, (size_t)count + 1, sizeof(*settings));
     if (!settings)

@@ -51,7 +51,7 @@ static int on_knock(void *arg, const struct rpc_knock *knock, void **ret_caller,
     if (knock->payload_bytes > MAX_WORKER_CALL_BYTES)
         return limit_refuse(LIMIT_WORKER_CALL_BYTES, err);
     rc = guest_enter(&socket->guests, &key, &guest, err);
-    if (rc == 0)
+    if (!rc)
         *ret_caller = guest;
     return rc;
 }
@@ -93,7 +93,7 @@ static bool admit_call(struct worker_socket *socket, struct rpc_call *call, cons
         rc = socket->events.authorize(socket->events.arg, ret, &claim, &err);
     if (rc)
         fail_call(call, &err);
-    return rc == 0;
+    return !rc;
 }
 
 static void deliver(struct worker_socket *socket, struct rpc_call *call, struct agent_event *event)

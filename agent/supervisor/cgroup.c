@@ -36,7 +36,7 @@ static bool read_text(const char *path, char ret[TEXT_BYTES])
 static bool read_file(const struct cgroup *cgroup, const char *name, char ret[TEXT_BYTES])
 {
     char path[CGROUP_PATH_MAX];
-    return str_printf(path, sizeof(path), "%s/%s", cgroup->path, name) == 0 && read_text(path, ret);
+    return !str_printf(path, sizeof(path), "%s/%s", cgroup->path, name) && read_text(path, ret);
 }
 
 static bool write_file(const char *folder, const char *name, const char *text)
@@ -249,8 +249,8 @@ static int allow_gpus(enum cgroup_kind kind, const char *path, const struct laun
 static bool allows_by_wildcard(const char *folder)
 {
     char path[CGROUP_PATH_MAX], text[TEXT_BYTES];
-    return str_printf(path, sizeof(path), "%s/devices.list", folder) == 0 &&
-           read_text(path, text) && (strstr(text, ":* ") && !str_starts(text, "a *:* "));
+    return !str_printf(path, sizeof(path), "%s/devices.list", folder) && read_text(path, text) &&
+           (strstr(text, ":* ") && !str_starts(text, "a *:* "));
 }
 
 /* Tried with a cgroup of its own: whether the kernel, a container or this process's rights allow
@@ -446,8 +446,7 @@ static bool read_processes(const struct cgroup *cgroup, char ret[TEXT_BYTES])
     char path[CGROUP_PATH_MAX];
     if (cgroup->kind != CGROUP_NONE && read_file(cgroup, "cgroup.procs", ret) && ret[0])
         return true;
-    return cgroup->pids[0] &&
-           str_printf(path, sizeof(path), "%s/cgroup.procs", cgroup->pids) == 0 &&
+    return cgroup->pids[0] && !str_printf(path, sizeof(path), "%s/cgroup.procs", cgroup->pids) &&
            read_text(path, ret);
 }
 

@@ -136,7 +136,7 @@ static int program_replace(int cgroup_fd, const struct launch_gpus *gpus)
     if (program_fd < 0)
         return -1;
     int rc = program_attach(cgroup_fd, program_fd);
-    for (int i = 0; i < count && rc == 0; i++)
+    for (int i = 0; i < count && !rc; i++)
         rc = program_detach(cgroup_fd, old[i]);
     int problem = errno;
     close(program_fd);
@@ -154,7 +154,9 @@ int gpu_access_attach(const char *cgroup, const struct launch_gpus *gpus, struct
     int rc = program_replace(fd, gpus);
     int problem = errno;
     close(fd);
-    return rc ? error_errno(err, problem, "BPF program for %s", cgroup) : 0;
+    if (rc)
+        return error_errno(err, problem, "BPF program for %s", cgroup);
+    return 0;
 }
 
 /* Version 1 denies by a list of numbers, so each of them is listed. Denials are first. */
@@ -204,7 +206,7 @@ void gpu_access_nodes(const struct launch_gpus *gpus, bool allowed, struct gpu_n
         char *path = nodes.paths[nodes.count];
         struct stat status;
         if (names_a_gpu(entry->d_name) &&
-            str_printf(path, GPU_NODE_BYTES, "/dev/%s", entry->d_name) == 0 &&
+            !str_printf(path, GPU_NODE_BYTES, "/dev/%s", entry->d_name) &&
             stat(path, &status) == 0 && S_ISCHR(status.st_mode) &&
             major(status.st_rdev) == gpus->major &&
             gpu_access_allows(gpus, gpus->major, minor(status.st_rdev)) == allowed)

@@ -554,8 +554,8 @@ int launcher_shim_new(const struct launcher_shim_options *options, struct env *e
     shims->notify_fd = -1;
     shims->home = options->home;
     shims->namespaces = options->namespaces;
-    bool fits = str_copy(shims->dir, sizeof(shims->dir), options->dir) == 0 &&
-                workplace_init(&shims->place, options->work_dir, options->tmp_dir) == 0;
+    bool fits = !str_copy(shims->dir, sizeof(shims->dir), options->dir) &&
+                !workplace_init(&shims->place, options->work_dir, options->tmp_dir);
     for (; fits && options->shim_argv[shims->shim_argc]; shims->shim_argc++) {
         fits = shims->shim_argc < SHIM_ARGS_MAX;
         if (fits)

@@ -172,8 +172,10 @@ static void cut_torn_record(struct output_writer *writer, size_t written)
     if (fstat(writer->fd, &status) == 0 && whole < written &&
         ftruncate(writer->fd, status.st_size - (off_t)(written - whole)) < 0)
         writer->dropped_lines++; /* the torn line will be read as one with the next */
-    for (size_t i = whole; i < writer->records.size; i++)
-        writer->dropped_lines += writer->records.data[i] == '\n';
+    for (size_t i = whole; i < writer->records.size; i++) {
+        if (writer->records.data[i] == '\n')
+            writer->dropped_lines++;
+    }
     if (writer->told_lines && writer->told_at >= whole) /* with the notice of those before */
         writer->dropped_lines += writer->told_lines - 1;
 }

@@ -28,11 +28,10 @@ static bool find_unrecorded(const struct run *run, struct cgroup *ret)
     struct arena arena = {0};
     char name[RUNDIR_PATH_MAX];
     uint64_t ticks = 0;
-    bool found =
-        rundir_read_shim(&run->dir, &shim, NULL) == 0 && shim.pid > 0 &&
-        (proc_start_ticks((pid_t)shim.pid, &ticks, NULL) != 0 || ticks == shim.start_ticks) &&
-        rundir_read_launch(&run->dir, &arena, &launch, NULL) == 0 &&
-        run_cgroup_name(&run->key, shim.pid, name) == 0;
+    bool found = rundir_read_shim(&run->dir, &shim, NULL) == 0 && shim.pid > 0 &&
+                 (proc_start_ticks((pid_t)shim.pid, &ticks, NULL) || ticks == shim.start_ticks) &&
+                 rundir_read_launch(&run->dir, &arena, &launch, NULL) == 0 &&
+                 run_cgroup_name(&run->key, shim.pid, name) == 0;
     if (found)
         cgroup_open_named(&launch.home, name, ret);
     arena_fini(&arena);
@@ -120,7 +119,7 @@ static void found_ended(struct run *run, const struct worker_exit *exit, struct 
 static bool claim_void(struct run *run)
 {
     struct run_process nobody = {.pid = 0};
-    return rundir_claim(&run->dir, &nobody, NULL) == 0;
+    return !rundir_claim(&run->dir, &nobody, NULL);
 }
 
 /* Processes of its shim may need a while to end: then it is reported running, and settled later. */
@@ -142,8 +141,7 @@ static void adopt_shim(struct run *run, struct worker_found *ret)
         return;
     }
     (void)rundir_read_shim(&run->dir, &shim, NULL);
-    if (run_process_alive(&shim) &&
-        proc_open((pid_t)shim.pid, shim.start_ticks, &run->shim, NULL) == 0)
+    if (run_process_alive(&shim) && !proc_open((pid_t)shim.pid, shim.start_ticks, &run->shim, NULL))
         return;
     run->shim.pidfd = -1;
     if (rundir_read_exit(&run->dir, &exit, NULL)) /* it may have been written meanwhile */

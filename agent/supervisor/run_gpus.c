@@ -69,7 +69,8 @@ int run_gpus_apply(struct run *runs, const char *job, const struct launch_gpus *
         int one = apply_cgroup(run, gpus, err);
         if (!one && have->devices)
             one = apply_mounts(run, gpus, err);
-        rc = rc ? rc : one;
+        if (!rc)
+            rc = one;
     }
     return rc;
 }

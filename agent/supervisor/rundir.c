@@ -223,7 +223,7 @@ static void get_gpus(const struct tree *map, const char *key, struct launch_gpus
         return;
     ret->major = (uint32_t)record_number(map, "gpu_major");
     tree_each(child, list)
-        if (ret->count < AGENT_GPUS_MAX && tree_read_i64(child, &minor, NULL) == 0)
+        if (ret->count < AGENT_GPUS_MAX && !tree_read_i64(child, &minor, NULL))
             ret->minors[ret->count++] = (uint32_t)minor;
 }
 
@@ -241,7 +241,7 @@ static int get_user(const struct tree *map, struct arena *arena, const struct la
                                  .gid = (gid_t)record_number(map, "group")};
     if (list && list->kind == TREE_LIST)
         tree_each(child, list)
-            if (user->groups_count < AGENT_GROUPS_MAX && tree_read_i64(child, &group, NULL) == 0)
+            if (user->groups_count < AGENT_GROUPS_MAX && !tree_read_i64(child, &group, NULL))
                 user->groups[user->groups_count++] = (gid_t)group;
     *ret = user;
     return 0;
@@ -422,8 +422,7 @@ static void get_pids(const struct tree *map, struct worker_stuck *ret)
     if (!list || list->kind != TREE_LIST)
         return;
     tree_each(pid, list)
-        if (ret->count < AGENT_STUCK_PIDS_MAX &&
-            tree_read_i64(pid, &ret->pids[ret->count], NULL) == 0)
+        if (ret->count < AGENT_STUCK_PIDS_MAX && !tree_read_i64(pid, &ret->pids[ret->count], NULL))
             ret->count++;
 }
 
@@ -488,7 +487,7 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
         ret->generation = (uint64_t)record_number(map, "generation");
         ret->step = (uint64_t)record_number(map, "step");
         ret->total_steps = (uint64_t)record_number(map, "total_steps");
-        if (record_texts(map, "tokens", &arena, &tokens) == 0)
+        if (!record_texts(map, "tokens", &arena, &tokens))
             for (int i = 0; i < AGENT_TOKENS_KEPT && tokens[i]; i++)
                 (void)str_copy(ret->tokens[i], sizeof(ret->tokens[i]), tokens[i]);
     }

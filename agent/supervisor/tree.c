@@ -22,7 +22,7 @@ int tree_kill_own(const struct cgroup *cgroup)
     pid_t *pids = NULL;
     size_t count = 0;
     int killed = cgroup_kill(cgroup, NULL, 0);
-    if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
+    if (!proc_descendants(getpid(), &pids, &count, NULL))
         for (size_t i = 0; i < count; i++)
             kill(pids[i], SIGKILL);
     free(pids);
@@ -58,7 +58,8 @@ static void name_pid(struct worker_stuck *stuck, pid_t pid)
     int moved = stuck->count - at - (stuck->count == AGENT_STUCK_PIDS_MAX);
     memmove(&stuck->pids[at + 1], &stuck->pids[at], sizeof(stuck->pids[0]) * (size_t)moved);
     stuck->pids[at] = pid;
-    stuck->count += stuck->count < AGENT_STUCK_PIDS_MAX;
+    if (stuck->count < AGENT_STUCK_PIDS_MAX)
+        stuck->count++;
 }
 
 /* There may be more than were listed. */
@@ -74,7 +75,7 @@ void tree_list_own(const struct cgroup *cgroup, struct worker_stuck *ret)
     pid_t *pids = NULL, listed[AGENT_STUCK_PIDS_MAX];
     size_t count = 0;
     ret->count = 0;
-    if (proc_descendants(getpid(), &pids, &count, NULL) == 0)
+    if (!proc_descendants(getpid(), &pids, &count, NULL))
         for (size_t i = 0; i < count; i++)
             name_pid(ret, pids[i]);
     free(pids);

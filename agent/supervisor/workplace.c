@@ -17,7 +17,9 @@ enum { TOKEN, SECRETS, SUFFIXES };
 int workplace_init(struct workplace *place, const char *work, const char *tmp)
 {
     int rc = str_copy(place->work, sizeof(place->work), work);
-    return rc ? rc : str_copy(place->tmp, sizeof(place->tmp), tmp);
+    if (rc)
+        return rc;
+    return str_copy(place->tmp, sizeof(place->tmp), tmp);
 }
 
 /* Workers of every user pass through the first, and list it not; root binds what is in the other.
@@ -26,7 +28,9 @@ int workplace_make(const struct workplace *place, struct error *err)
 {
     const struct disk *disk = place->disk;
     int rc = disk->make_dirs(disk->self, place->work, WORK_MODE, err);
-    return rc ? rc : disk->make_dirs(disk->self, place->tmp, TMP_MODE, err);
+    if (rc)
+        return rc;
+    return disk->make_dirs(disk->self, place->tmp, TMP_MODE, err);
 }
 
 static int join(char ret[RUNDIR_PATH_MAX], const char *folder, const char *name, struct error *err)
@@ -41,7 +45,9 @@ int workplace_work(const struct workplace *place, const struct worker_key *key,
 {
     char name[RUNDIR_PATH_MAX];
     int rc = rundir_name(key, name, err);
-    return rc ? rc : join(ret, place->work, name, err);
+    if (rc)
+        return rc;
+    return join(ret, place->work, name, err);
 }
 
 static int add_variable(struct launch *launch, const char *name, const char *value,
@@ -119,7 +125,7 @@ void workplace_remove(struct workplace *place, const char *path)
     char name[64];
     struct removal *removal = malloc(sizeof(*removal));
     (void)str_printf(name, sizeof(name), ".removed.%d.%u", (int)getpid(), place->removed++);
-    if (removal && join(removal->path, place->tmp, name, NULL) == 0 &&
+    if (removal && !join(removal->path, place->tmp, name, NULL) &&
         rename(path, removal->path) == 0) {
         removal->disk = *place->disk;
         loop_offload(place->loop, remove_now, removed, removal);
@@ -133,7 +139,7 @@ void workplace_remove(struct workplace *place, const char *path)
 static void remove_in(struct workplace *place, const char *folder, const char *name)
 {
     char path[RUNDIR_PATH_MAX];
-    if (join(path, folder, name, NULL) == 0)
+    if (!join(path, folder, name, NULL))
         workplace_remove(place, path);
 }
 
@@ -165,7 +171,7 @@ static bool is_known_work(const char *name,
     for (int i = 0; i < SUFFIXES; i++)
         if (str_ends(plain, suffixes[i]))
             plain[strlen(plain) - strlen(suffixes[i])] = '\0';
-    return rundir_parse_name(plain, &key) == 0 && known(arg, &key, false);
+    return !rundir_parse_name(plain, &key) && known(arg, &key, false);
 }
 
 void workplace_sweep(struct workplace *place,
