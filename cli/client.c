@@ -75,8 +75,8 @@ static void warn_if_others_read(FILE *file, const char *path)
 
 static int place_fill(struct place *place, const char *url, const char *token, struct error *err)
 {
-    if (str_copy(place->url, sizeof(place->url), url) != 0 ||
-        str_copy(place->token, sizeof(place->token), token) != 0)
+    if (str_copy(place->url, sizeof(place->url), url) ||
+        str_copy(place->token, sizeof(place->token), token))
         return error_set(err, E_INVALID_ARGUMENT, "address or token is too long");
     return 0;
 }
@@ -85,8 +85,8 @@ static int read_config(struct place *place, struct error *err)
 {
     char dir[512], path[640];
     struct error ignored;
-    if (paths_config_dir(dir, sizeof(dir), &ignored) != 0 ||
-        paths_join(path, sizeof(path), dir, "config.yaml", &ignored) != 0)
+    if (paths_config_dir(dir, sizeof(dir), &ignored) ||
+        paths_join(path, sizeof(path), dir, "config.yaml", &ignored))
         return 0;
     FILE *file = fopen(path, "re");
     if (!file)
@@ -100,7 +100,7 @@ static int read_config(struct place *place, struct error *err)
     struct tree *tree = NULL, *child;
     int rc = tree_parse_yaml(&(struct tree_input){.name = path, .text = text, .size = size}, &arena,
                              &tree, err);
-    if (rc == 0) {
+    if (!rc) {
         tree_each(child, tree) {
             const char *value = "";
             bool addr = strcmp(child->key, "addr") == 0, token = strcmp(child->key, "token") == 0;
@@ -111,13 +111,13 @@ static int read_config(struct place *place, struct error *err)
                 break;
             }
             rc = tree_read_string(child, &value, err);
-            if (rc != 0)
+            if (rc)
                 break;
             url = addr ? value : url;
             secret = token ? value : secret;
         }
     }
-    if (rc == 0) {
+    if (!rc) {
         struct place found = {0};
         str_copy(found.origin, sizeof(found.origin), path);
         rc = place_fill(&found, url, secret, err);
@@ -169,11 +169,11 @@ static int find_place(const struct args *args, struct place *ret, struct error *
     token = token ? token : getenv("MUSTER_TOKEN");
     str_copy(ret->origin, sizeof(ret->origin), origin);
     int rc = place_fill(ret, url ? url : "", token ? token : "", err);
-    if (rc == 0 && (!ret->url[0] || !ret->token[0]))
+    if (!rc && (!ret->url[0] || !ret->token[0]))
         rc = read_config(ret, err);
-    if (rc == 0 && (!ret->url[0] || !ret->token[0]))
+    if (!rc && (!ret->url[0] || !ret->token[0]))
         read_local(ret);
-    if (rc == 0 && !ret->url[0]) {
+    if (!rc && !ret->url[0]) {
         rc = error_set(err, E_UNAVAILABLE, "no coordinator is known here");
         error_hint(err, "start one with `muster up`, or name one with --addr or MUSTER_ADDR");
     }
@@ -188,7 +188,9 @@ int client_dial(const char *url, const char *token, struct rpc_sync **ret, struc
     if (net_url_tcp(url) && !pin)
         return error_set(err, E_NOT_FOUND, "no key is known for %s", url);
     int rc = net_address_secure(url, NULL, pin, address, err);
-    return rc != 0 ? rc : rpc_sync_new(address, token[0] ? token : NULL, ret, err);
+    if (rc)
+        return rc;
+    return rpc_sync_new(address, token[0] ? token : NULL, ret, err);
 }
 
 static void hint_origin(const struct client *client, struct error *err)
@@ -202,9 +204,9 @@ static void hint_origin(const struct client *client, struct error *err)
 static int without_pin(const struct client *client, bool has_token, struct error *err)
 {
     int rc = net_reach(client->url, CONNECT_MS, err);
-    if (rc == 0)
+    if (!rc)
         rc = net_reach_protocol(client->url, PROTOCOL_MS, err);
-    if (rc != 0) {
+    if (rc) {
         hint_origin(client, err);
         return rc;
     }
@@ -227,9 +229,9 @@ int client_open(const struct args *args, struct client *ret, struct error *err)
     struct place place = {0};
     *ret = (struct client){0};
     int rc = find_place(args, &place, err);
-    if (rc == 0 && (rc = net_url_check(place.url, err)) != 0)
+    if (!rc && (rc = net_url_check(place.url, err)) != 0)
         error_wrap(err, "%s", place.origin);
-    if (rc != 0)
+    if (rc)
         return rc;
     str_copy(ret->url, sizeof(ret->url), place.url);
     str_copy(ret->origin, sizeof(ret->origin), place.origin);
@@ -275,11 +277,11 @@ static int call_and_wait(struct client *client, const char *method, const void *
     struct rpc_sync_start how = {.options = *options, .done = on_done, .arg = call};
     int rc =
         rpc_sync_start(client->rpc, &muster__coordinator__descriptor, method, request, &how, err);
-    if (rc == 0)
+    if (!rc)
         rc = wait_for_first(client, call, err);
-    while (rc == 0 && !call->done)
+    while (!rc && !call->done)
         rpc_sync_wait(client->rpc, SILENCE_MS);
-    if (rc != 0 || call->err.code == 0)
+    if (rc || call->err.code == 0)
         return rc;
     *err = call->err;
     if (err->code == E_DEADLINE_EXCEEDED && !client->reached)
@@ -298,13 +300,13 @@ int client_call(struct client *client, const char *method, const void *request,
     int64_t wait_ms = how->timeout_ms < CONNECT_MS ? how->timeout_ms : CONNECT_MS;
     struct one_call call = {0};
     int rc = client->reached ? 0 : net_reach(client->url, wait_ms, err);
-    if (rc == 0)
+    if (!rc)
         rc = call_and_wait(client, method, request, how, &call, err);
     rpc_sync_cancel(client->rpc, &call); /* it may have been given up */
     if (unanswered(rc) && !client->reached)
         hint_origin(client, err);
     client->reached = client->reached || !unanswered(rc);
-    if (rc == 0)
+    if (!rc)
         *(ProtobufCMessage **)ret_answer = call.answer;
     return rc;
 }
@@ -344,10 +346,12 @@ int client_ask(const struct args *args, const char *method, const void *request,
     struct client client = {0};
     struct error err = {0};
     int rc = client_open(args, &client, &err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(&client, method, request, NULL, ret_answer, &err);
     client_close(&client);
-    return rc == 0 ? 0 : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return 0;
 }
 
 static void print_message(const char *format, const void *message, bool pretty)
@@ -364,11 +368,11 @@ static void print_message(const char *format, const void *message, bool pretty)
         struct tree *tree;
         arena_init(&arena, 64 << 20);
         rc = transcode_to_tree(message, &options, &arena, &tree, &err);
-        if (rc == 0)
+        if (!rc)
             rc = tree_write_yaml(tree, &out, &err);
         arena_fini(&arena);
     }
-    if (rc == 0)
+    if (!rc)
         fputs(buf_cstr(&out), stdout);
     else
         client_fail(&err);
@@ -399,7 +403,9 @@ int client_job(struct client *client, const char *id, Muster__Job **ret)
     struct error err = {0};
     request.id = (char *)id;
     int rc = client_call(client, "GetJob", &request, NULL, ret, &err);
-    return rc == 0 ? 0 : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return 0;
 }
 
 const char *job_state_word(Muster__Job__State state)

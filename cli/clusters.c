@@ -32,26 +32,30 @@ static int folder_of(char ret[HOME_MAX], struct error *err)
 {
     char dir[HOME_MAX];
     int rc = paths_data_dir(dir, sizeof(dir), err);
-    return rc == 0 ? paths_join(ret, HOME_MAX, dir, "clusters", err) : rc;
+    if (rc)
+        return rc;
+    return paths_join(ret, HOME_MAX, dir, "clusters", err);
 }
 
 static int link_path(char ret[NAME_MAX_BYTES], struct error *err)
 {
     char dir[HOME_MAX];
     int rc = paths_data_dir(dir, sizeof(dir), err);
-    return rc == 0 ? paths_join(ret, NAME_MAX_BYTES, dir, "current", err) : rc;
+    if (rc)
+        return rc;
+    return paths_join(ret, NAME_MAX_BYTES, dir, "current", err);
 }
 
 bool clusters_current(char ret_data[PATH_MAX])
 {
     char link[NAME_MAX_BYTES];
     struct error ignored;
-    if (link_path(link, &ignored) != 0)
+    if (link_path(link, &ignored))
         return false;
     ssize_t size = readlink(link, ret_data, PATH_MAX - 1);
     ret_data[size > 0 ? size : 0] = '\0';
     if (size <= 0 && access(link, X_OK) == 0) /* a folder made by another user */
-        return str_copy(ret_data, PATH_MAX, link) == 0;
+        return !str_copy(ret_data, PATH_MAX, link);
     return size > 0;
 }
 
@@ -59,7 +63,7 @@ static int point(const char *data, struct error *err)
 {
     char link[NAME_MAX_BYTES], before[NAME_MAX_BYTES + 1], next[NAME_MAX_BYTES + 32];
     int rc = link_path(link, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     (void)str_printf(before, sizeof(before), "%s.", link);
     (void)name_with_id(before, next, sizeof(next));
@@ -90,7 +94,7 @@ static int make_locked(const char *data, struct clusters_entry *entry, struct er
         rc = E_ABORTED;
     else if (dprintf(fd, "%s\n", data) < 0)
         rc = error_errno(err, errno, "cannot write %s", entry->path);
-    if (rc == 0) {
+    if (!rc) {
         entry->lock = fd;
         return 0;
     }
@@ -105,11 +109,11 @@ int clusters_enter(const char *data, struct clusters_entry *ret, struct error *e
     struct disk disk = disk_os();
     *ret = (struct clusters_entry){.lock = -1};
     int rc = folder_of(dir, err);
-    if (rc == 0)
+    if (!rc)
         rc = disk.make_dirs(disk.self, dir, 0700, err);
-    if (rc == 0)
+    if (!rc)
         rc = paths_join(before, sizeof(before), dir, "", err);
-    if (rc != 0)
+    if (rc)
         return rc;
     rc = E_ABORTED;
     for (int i = 0; i < ENTER_TRIES_MAX && rc == E_ABORTED; i++) {
@@ -118,7 +122,9 @@ int clusters_enter(const char *data, struct clusters_entry *ret, struct error *e
     }
     if (rc == E_ABORTED)
         return error_set(err, rc, "cannot lock a file in %s", dir);
-    return rc == 0 ? point(data, err) : rc;
+    if (rc)
+        return rc;
+    return point(data, err);
 }
 
 struct found { /* a file of the folder */
@@ -130,7 +136,7 @@ struct found { /* a file of the folder */
 static bool read_one(const char *dir, const char *name, struct found *ret)
 {
     char path[NAME_MAX_BYTES];
-    if (str_printf(path, sizeof(path), "%s/%s", dir, name) < 0)
+    if (str_printf(path, sizeof(path), "%s/%s", dir, name))
         return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -201,6 +207,6 @@ void clusters_leave(const char *data, struct clusters_entry *entry)
         return;
     if (clusters_newest(data, other))
         (void)point(other, &ignored);
-    else if (link_path(link, &ignored) == 0)
+    else if (!link_path(link, &ignored))
         (void)unlink(link);
 }

@@ -25,7 +25,7 @@ static const struct args_command command = {
     .examples = examples,
 };
 
-static int run(const struct args *args)
+static int run_backup(const struct args *args)
 {
     enum { BACKUP_TIMEOUT_MS = 600000 };
     char path[1024], size[FORMAT_MAX];
@@ -36,15 +36,17 @@ static int run(const struct args *args)
     struct rpc_options how = {.timeout_ms = BACKUP_TIMEOUT_MS};
     int rc = paths_absolute(path, sizeof(path), args_text(args, "file"), &err);
     request.path = path;
-    if (rc == 0)
+    if (!rc)
         rc = client_open(args, &client, &err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(&client, "Backup", &request, &how, &answer, &err);
-    if (rc == 0 && !client_printed(args, answer))
+    if (!rc && !client_printed(args, answer))
         printf("%s, %s\n", answer->path, format_bytes(answer->size_bytes, size));
     rpc_message_free(answer);
     client_close(&client);
-    return rc == 0 ? EXIT_DONE : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return EXIT_DONE;
 }
 
-const struct verb verb_backup = {.name = "backup", .command = &command, .run = run};
+const struct verb verb_backup = {.name = "backup", .command = &command, .run = run_backup};

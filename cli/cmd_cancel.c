@@ -21,11 +21,11 @@ static const struct args_command command = {
     .examples = examples,
 };
 
-static int run(const struct args *args)
+static int run_cancel(const struct args *args)
 {
     struct client client = {0};
     struct error err = {0};
-    if (client_open(args, &client, &err) != 0)
+    if (client_open(args, &client, &err))
         return client_fail(&err);
     const char *reason = args_text(args, "reason");
     int code = EXIT_DONE;
@@ -34,7 +34,7 @@ static int run(const struct args *args)
         Muster__Job *job = NULL;
         request.id = (char *)args->words[i];
         request.reason = (char *)(reason ? reason : "");
-        if (client_call(&client, "CancelJob", &request, NULL, &job, &err) != 0)
+        if (client_call(&client, "CancelJob", &request, NULL, &job, &err))
             code = client_fail(&err);
         else if (!client_printed(args, job))
             printf("%s %s\n", job->id, job_state_word(job->state));
@@ -44,4 +44,4 @@ static int run(const struct args *args)
     return code;
 }
 
-const struct verb verb_cancel = {.name = "cancel", .command = &command, .run = run};
+const struct verb verb_cancel = {.name = "cancel", .command = &command, .run = run_cancel};

@@ -119,8 +119,10 @@ static int export_weights(const struct args *args)
 static bool is_whole(const char *path)
 {
     struct error err = {0};
-    if (checkpoint_verify(path, &err) != 0)
-        return client_fail(&err), false;
+    if (checkpoint_verify(path, &err)) {
+        client_fail(&err);
+        return false;
+    }
     printf("%s: whole\n", path);
     return true;
 }
@@ -145,15 +147,19 @@ static int verify(const struct args *args)
     int rc = checkpoint_list(folder, &steps, &count, &err);
     if (!rc && count == 0)
         rc = error_set(&err, E_NOT_FOUND, "%s has no checkpoint", folder);
-    for (int i = 0; !rc && i < count; i++)
-        damaged += checkpoint_path(folder, steps[i], path) || !is_whole(path);
+    for (int i = 0; !rc && i < count; i++) {
+        if (checkpoint_path(folder, steps[i], path) || !is_whole(path))
+            damaged++;
+    }
     free(steps);
     if (rc)
         client_fail(&err);
-    return rc || damaged ? EXIT_JOB_FAILED : EXIT_DONE;
+    if (rc || damaged)
+        return EXIT_JOB_FAILED;
+    return EXIT_DONE;
 }
 
-static int run(const struct args *args)
+static int run_ckpt(const struct args *args)
 {
     if (strcmp(args_text(args, "job"), "verify") == 0)
         return verify(args);
@@ -187,4 +193,4 @@ static int run(const struct args *args)
     return EXIT_DONE;
 }
 
-const struct verb verb_ckpt = {.name = "ckpt", .command = &command, .run = run};
+const struct verb verb_ckpt = {.name = "ckpt", .command = &command, .run = run_ckpt};

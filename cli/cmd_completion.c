@@ -46,7 +46,7 @@ static void print_candidate(void *arg, const char *word, const char *help)
     (void)help;
     struct offer *offer = arg;
     if (!*word || !str_starts(word, offer->partial) || strmap_get(&offer->seen, word) ||
-        strmap_set(&offer->seen, word, offer, NULL) != 0)
+        strmap_set(&offer->seen, word, offer, NULL))
         return;
     puts(word);
 }
@@ -57,7 +57,7 @@ static void offer_jobs(struct offer *offer, struct client *client)
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
     Muster__ListJobsAnswer *answer = NULL;
     request.limit = JOBS_SHOWN_MAX;
-    if (client_call(client, "ListJobs", &request, &offer->how, &answer, &ignored) != 0)
+    if (client_call(client, "ListJobs", &request, &offer->how, &answer, &ignored))
         return;
     for (size_t i = 0; i < answer->n_jobs; i++) {
         print_candidate(offer, answer->jobs[i]->id, "");
@@ -72,7 +72,7 @@ static void offer_nodes(struct offer *offer, struct client *client)
     struct error ignored = {0};
     Muster__ListNodesRequest request = MUSTER__LIST_NODES_REQUEST__INIT;
     Muster__ListNodesAnswer *answer = NULL;
-    if (client_call(client, "ListNodes", &request, &offer->how, &answer, &ignored) != 0)
+    if (client_call(client, "ListNodes", &request, &offer->how, &answer, &ignored))
         return;
     for (size_t i = 0; i < answer->n_nodes; i++)
         print_candidate(offer, answer->nodes[i]->name, "");
@@ -93,7 +93,7 @@ static void offer_tenants(struct offer *offer, struct client *client)
     struct error ignored = {0};
     Muster__ListTenantsRequest request = MUSTER__LIST_TENANTS_REQUEST__INIT;
     Muster__ListTenantsAnswer *answer = NULL;
-    if (client_call(client, "ListTenants", &request, &offer->how, &answer, &ignored) != 0)
+    if (client_call(client, "ListTenants", &request, &offer->how, &answer, &ignored))
         return;
     for (size_t i = 0; i < answer->n_tenants; i++)
         print_candidate(offer, answer->tenants[i]->name, "");
@@ -106,7 +106,7 @@ static void offer_tokens(struct offer *offer, struct client *client)
     Muster__ListTokensRequest request = MUSTER__LIST_TOKENS_REQUEST__INIT;
     Muster__ListTokensAnswer *answer = NULL;
     if (!has_word(offer, "revoke") ||
-        client_call(client, "ListTokens", &request, &offer->how, &answer, &ignored) != 0)
+        client_call(client, "ListTokens", &request, &offer->how, &answer, &ignored))
         return;
     for (size_t i = 0; i < answer->n_tokens; i++)
         if (!answer->tokens[i]->revoked_wall_ms)
@@ -123,12 +123,12 @@ static void offer_secrets(struct offer *offer, struct client *client)
     Muster__ListSecretsAnswer *answer = NULL;
     const char *equals = strchr(offer->partial, '=');
     if (equals && str_printf(before, sizeof(before), "%.*s", (int)(equals + 1 - offer->partial),
-                             offer->partial) < 0)
+                             offer->partial))
         return;
-    if (client_call(client, "ListSecrets", &request, &offer->how, &answer, &ignored) != 0)
+    if (client_call(client, "ListSecrets", &request, &offer->how, &answer, &ignored))
         return;
     for (size_t i = 0; i < answer->n_secrets; i++)
-        if (str_printf(word, sizeof(word), "%s%s", before, answer->secrets[i]->name) == 0)
+        if (!str_printf(word, sizeof(word), "%s%s", before, answer->secrets[i]->name))
             print_candidate(offer, word, "");
     rpc_message_free(answer);
 }
@@ -149,7 +149,7 @@ static void offer_choices(struct offer *offer, const char *before, const char *c
     struct str rest = str_of(choices), choice;
     char word[VALUE_MAX];
     while (str_next(&rest, '|', &choice))
-        if (str_printf(word, sizeof(word), "%s%.*s", before, (int)choice.size, choice.data) == 0)
+        if (!str_printf(word, sizeof(word), "%s%.*s", before, (int)choice.size, choice.data))
             print_candidate(offer, word, "");
 }
 
@@ -170,8 +170,8 @@ static void offer_settings(struct offer *offer)
 {
     char word[VALUE_MAX];
     const char *equals = strchr(offer->partial, '=');
-    if (equals && str_printf(word, sizeof(word), "%.*s", (int)(equals - offer->partial),
-                             offer->partial) == 0) {
+    if (equals &&
+        !str_printf(word, sizeof(word), "%.*s", (int)(equals - offer->partial), offer->partial)) {
         char before[VALUE_MAX];
         (void)str_printf(before, sizeof(before), "%s=", word);
         offer_setting_values(offer, before, word);
@@ -179,7 +179,7 @@ static void offer_settings(struct offer *offer)
     }
     for (int i = 0; i < SETTINGS_COUNT; i++)
         if (setting_rows[i].use != SETTING_OF_MACHINE &&
-            str_printf(word, sizeof(word), "%s=", setting_rows[i].name) == 0)
+            !str_printf(word, sizeof(word), "%s=", setting_rows[i].name))
             print_candidate(offer, word, "");
 }
 
@@ -206,7 +206,7 @@ static void offer_names(struct offer *offer, const struct args_command *of)
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         if (strcmp(values, lists[i].values) != 0 || has_word(offer, "create"))
             continue;
-        if (client_open(offer->args, &client, &ignored) == 0)
+        if (!client_open(offer->args, &client, &ignored))
             lists[i].offer(offer, &client);
         client_close(&client);
     }

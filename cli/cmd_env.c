@@ -216,7 +216,7 @@ static int take_sets(const struct args *args, struct arena *arena, struct settin
     return list ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory");
 }
 
-static int run(const struct args *args)
+static int run_env(const struct args *args)
 {
     static const struct environment process = {.get = variable, .all = variables};
     struct settings_input input = {.environment = &process, .file = args_text(args, "config")};
@@ -238,7 +238,9 @@ static int run(const struct args *args)
         settings_remark(&settings, &process, warn, NULL);
     settings_fini(&settings);
     arena_fini(&arena);
-    return rc ? client_fail(&err) : EXIT_DONE;
+    if (rc)
+        return client_fail(&err);
+    return EXIT_DONE;
 }
 
-const struct verb verb_env = {.name = "env", .command = &command, .run = run};
+const struct verb verb_env = {.name = "env", .command = &command, .run = run_env};

@@ -108,7 +108,7 @@ static void print_events(const struct args *args, const Muster__ListEventsAnswer
     }
 }
 
-static int run(const struct args *args)
+static int run_events(const struct args *args)
 {
     if (args_flag(args, "replay"))
         return replay_run(args);
@@ -116,7 +116,7 @@ static int run(const struct args *args)
         return run_audit(args);
     struct client client = {0};
     struct error err = {0};
-    if (client_open(args, &client, &err) != 0)
+    if (client_open(args, &client, &err))
         return client_fail(&err);
     Muster__ListEventsRequest request = MUSTER__LIST_EVENTS_REQUEST__INIT;
     Muster__Job *job = NULL;
@@ -131,9 +131,9 @@ static int run(const struct args *args)
         Muster__ListEventsAnswer *answer = NULL;
         struct rpc_options options_call = {.timeout_ms = 15000, .retry = true};
         int rc = client_call(&client, "ListEvents", &request, &options_call, &answer, &err);
-        if (rc != 0 && request.follow && (rc == E_DEADLINE_EXCEEDED || rc == E_UNAVAILABLE))
+        if (rc && request.follow && (rc == E_DEADLINE_EXCEEDED || rc == E_UNAVAILABLE))
             continue;
-        if (rc != 0) {
+        if (rc) {
             code = client_fail(&err);
             break;
         }
@@ -148,4 +148,4 @@ static int run(const struct args *args)
     return code;
 }
 
-const struct verb verb_events = {.name = "events", .command = &command, .run = run};
+const struct verb verb_events = {.name = "events", .command = &command, .run = run_events};

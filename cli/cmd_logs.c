@@ -134,7 +134,7 @@ static int print_all(struct client *client, const struct args *args, const Muste
     request.tail_lines = (uint32_t)args_integer(args, "tail");
     while (!done && code == EXIT_DONE) {
         Muster__GetLogsAnswer *answer = NULL;
-        if (client_call(client, "GetLogs", &request, NULL, &answer, &err) != 0) {
+        if (client_call(client, "GetLogs", &request, NULL, &answer, &err)) {
             code = client_fail(&err);
             break;
         }
@@ -155,12 +155,12 @@ static int print_all(struct client *client, const struct args *args, const Muste
     return code;
 }
 
-static int run(const struct args *args)
+static int run_logs(const struct args *args)
 {
     struct client client = {0};
     struct error err = {0};
     Muster__Job *job = NULL;
-    if (client_open(args, &client, &err) != 0)
+    if (client_open(args, &client, &err))
         return client_fail(&err);
     int code = client_job(&client, args_text(args, "job"), &job);
     if (code == 0 && args_flag(args, "follow")) {
@@ -177,4 +177,4 @@ static int run(const struct args *args)
     return code;
 }
 
-const struct verb verb_logs = {.name = "logs", .command = &command, .run = run};
+const struct verb verb_logs = {.name = "logs", .command = &command, .run = run_logs};

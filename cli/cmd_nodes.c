@@ -112,7 +112,7 @@ static int set_nodes(const struct args *args, const char *action)
 {
     struct client client = {0};
     struct error err = {0};
-    if (client_open(args, &client, &err) != 0)
+    if (client_open(args, &client, &err))
         return client_fail(&err);
     const char *reason = args_text(args, "reason");
     int code = EXIT_DONE;
@@ -122,7 +122,7 @@ static int set_nodes(const struct args *args, const char *action)
         request.name = (char *)args->words[i];
         request.action = (char *)action;
         request.reason = (char *)(reason ? reason : "");
-        if (client_call(&client, "SetNode", &request, NULL, &node, &err) != 0)
+        if (client_call(&client, "SetNode", &request, NULL, &node, &err))
             code = client_fail(&err);
         else if (!client_printed(args, node))
             printf("%s %s\n", node->name,

@@ -93,7 +93,7 @@ static int take_added(struct question *question, struct error *err)
         int64_t value;
         if (colon && colon - text < (ptrdiff_t)sizeof(number))
             memcpy(number, text, (size_t)(colon - text));
-        if (!colon || parse_i64(number, 1, ADDED_MAX, &value, NULL) != 0)
+        if (!colon || parse_i64(number, 1, ADDED_MAX, &value, NULL))
             return error_set(err, E_INVALID_ARGUMENT,
                              "--add %s: expected N:NODE, for example "
                              "2:node-1",
@@ -131,11 +131,11 @@ static int take(struct question *question, struct error *err)
     take_list(question, "without-job", &message->without_jobs, &message->n_without_jobs);
     take_list(question, "without-tenant", &message->without_tenants, &message->n_without_tenants);
     int rc = take_added(question, err);
-    if (rc == 0)
+    if (!rc)
         rc = take_job(question, err);
     bool change =
         message->n_drain || message->n_without_jobs || message->n_without_tenants || message->n_add;
-    if (rc == 0 && !message->spec && !*message->job && !change) {
+    if (!rc && !message->spec && !*message->job && !change) {
         rc = error_set(err, E_INVALID_ARGUMENT, "a plan needs a job or a change");
         error_hint(err, "muster plan job.yaml, or muster plan --drain NODE; see --help");
     }
@@ -195,14 +195,14 @@ static void show(const Muster__PlanAnswer *answer)
         printf("and %u more that are not named here\n", answer->effects_left_out);
 }
 
-static int run(const struct args *args)
+static int run_plan(const struct args *args)
 {
     struct question question = {.args = args};
     Muster__PlanAnswer *answer = NULL;
     struct error err = {0};
     arena_init(&question.arena, 1 << 20);
     int rc = take(&question, &err);
-    int code = rc == 0 ? client_ask(args, "Plan", &question.message, &answer) : client_fail(&err);
+    int code = rc ? client_fail(&err) : client_ask(args, "Plan", &question.message, &answer);
     if (code == 0 && !client_printed(args, answer))
         show(answer);
     rpc_message_free(answer);
@@ -211,4 +211,4 @@ static int run(const struct args *args)
     return code;
 }
 
-const struct verb verb_plan = {.name = "plan", .command = &command, .run = run};
+const struct verb verb_plan = {.name = "plan", .command = &command, .run = run_plan};

@@ -142,7 +142,7 @@ static int ask_pages(const struct args *args, Muster__ListJobsRequest *request,
     return code;
 }
 
-static int run(const struct args *args)
+static int run_ps(const struct args *args)
 {
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
     Muster__ListJobsAnswer *answer = NULL;
@@ -179,4 +179,4 @@ static int run(const struct args *args)
     return EXIT_DONE;
 }
 
-const struct verb verb_ps = {.name = "ps", .command = &command, .run = run};
+const struct verb verb_ps = {.name = "ps", .command = &command, .run = run_ps};

@@ -26,20 +26,20 @@ static const struct args_command command = {
 static int read_nodes(const char *text, Muster__ScaleJobRequest *request, struct error *err)
 {
     int64_t min, max;
-    if (parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
+    if (parse_range(text, 1, INT32_MAX, &min, &max, err))
         return error_wrap(err, "NODES is a number or a range, for example 2 or 1..4");
     request->min = (uint32_t)min;
     request->max = (uint32_t)max;
     return 0;
 }
 
-static int run(const struct args *args)
+static int run_scale(const struct args *args)
 {
     Muster__ScaleJobRequest request = MUSTER__SCALE_JOB_REQUEST__INIT;
     Muster__Job *job = NULL;
     struct error err = {0};
     const char *reason = args_text(args, "reason");
-    if (read_nodes(args_text(args, "nodes"), &request, &err) != 0)
+    if (read_nodes(args_text(args, "nodes"), &request, &err))
         return client_fail(&err);
     request.id = (char *)args_text(args, "job");
     request.reason = (char *)(reason ? reason : "");
@@ -51,4 +51,4 @@ static int run(const struct args *args)
     return code;
 }
 
-const struct verb verb_scale = {.name = "scale", .command = &command, .run = run};
+const struct verb verb_scale = {.name = "scale", .command = &command, .run = run_scale};

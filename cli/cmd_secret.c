@@ -109,7 +109,7 @@ static int read_value(FILE *file, bool one_line, struct buf *ret)
             return fail("the value has a NUL byte", "encode it first, for example with base64");
         if (one_line && c == 3)
             return fail("interrupted", "nothing was set");
-        if (ret->size > MAX_SECRET_BYTES || buf_char(ret, (char)c) < 0)
+        if (ret->size > MAX_SECRET_BYTES || buf_char(ret, (char)c))
             return fail("a secret has at most 64 KiB",
                         "keep what is larger on a file system that the nodes share");
     }
@@ -233,7 +233,7 @@ static int rekey(const struct args *args)
     return code;
 }
 
-static int run(const struct args *args)
+static int run_secret(const struct args *args)
 {
     const char *action = args_text(args, "action"), *name = args_text(args, "name");
     const char *tenant = args_text(args, "tenant") ? args_text(args, "tenant") : "";
@@ -246,4 +246,4 @@ static int run(const struct args *args)
     return strcmp(action, "set") == 0 ? set(args, name, tenant) : drop(args, name, tenant);
 }
 
-const struct verb verb_secret = {.name = "secret", .command = &command, .run = run};
+const struct verb verb_secret = {.name = "secret", .command = &command, .run = run_secret};

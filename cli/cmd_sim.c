@@ -74,14 +74,14 @@ static struct tree *tenants_tree(struct arena *arena, const struct rehearsal *re
         const struct rehearsal_tenant *tenant = &rehearsal->tenants[i];
         struct tree *map = tree_map(arena);
         int64_t wait_ms = tenant->jobs ? tenant->wait_ms / tenant->jobs : 0;
-        if (!map || tree_map_set(arena, map, "name", tree_string(arena, tenant->name)) < 0 ||
-            tree_map_set(arena, map, "weight", tree_integer(arena, tenant->weight)) < 0 ||
-            tree_map_set(arena, map, "jobs", tree_integer(arena, tenant->jobs)) < 0 ||
-            tree_map_set(arena, map, "slot_seconds", seconds(arena, tenant->slot_ms)) < 0 ||
-            tree_map_set(arena, map, "share", tree_number(arena, tenant->share)) < 0 ||
-            tree_map_set(arena, map, "owed", tree_number(arena, tenant->owed)) < 0 ||
-            tree_map_set(arena, map, "wait_mean_s", seconds(arena, wait_ms)) < 0 ||
-            tree_list_add(list, map) < 0)
+        if (!map || tree_map_set(arena, map, "name", tree_string(arena, tenant->name)) ||
+            tree_map_set(arena, map, "weight", tree_integer(arena, tenant->weight)) ||
+            tree_map_set(arena, map, "jobs", tree_integer(arena, tenant->jobs)) ||
+            tree_map_set(arena, map, "slot_seconds", seconds(arena, tenant->slot_ms)) ||
+            tree_map_set(arena, map, "share", tree_number(arena, tenant->share)) ||
+            tree_map_set(arena, map, "owed", tree_number(arena, tenant->owed)) ||
+            tree_map_set(arena, map, "wait_mean_s", seconds(arena, wait_ms)) ||
+            tree_list_add(list, map))
             return NULL;
     }
     return list;
@@ -102,15 +102,15 @@ static struct tree *jobs_tree(struct arena *arena, const struct rehearsal *rehea
     for (int i = 0; list && i < rehearsal->jobs_count; i++) {
         const struct rehearsal_job *job = &rehearsal->jobs[i];
         struct tree *map = tree_map(arena);
-        if (!map || tree_map_set(arena, map, "name", tree_string(arena, job->name)) < 0 ||
-            tree_map_set(arena, map, "tenant", tree_string(arena, job->tenant)) < 0 ||
-            tree_map_set(arena, map, "state", tree_string(arena, end_word(job->end))) < 0 ||
-            tree_map_set(arena, map, "submit_s", seconds(arena, job->submit_ms)) < 0 ||
-            tree_map_set(arena, map, "start_s", seconds(arena, job->start_ms)) < 0 ||
-            tree_map_set(arena, map, "end_s", seconds(arena, job->end_ms)) < 0 ||
-            tree_map_set(arena, map, "preemptions", tree_integer(arena, job->preemptions)) < 0 ||
-            tree_map_set(arena, map, "resizes", tree_integer(arena, job->resizes)) < 0 ||
-            tree_list_add(list, map) < 0)
+        if (!map || tree_map_set(arena, map, "name", tree_string(arena, job->name)) ||
+            tree_map_set(arena, map, "tenant", tree_string(arena, job->tenant)) ||
+            tree_map_set(arena, map, "state", tree_string(arena, end_word(job->end))) ||
+            tree_map_set(arena, map, "submit_s", seconds(arena, job->submit_ms)) ||
+            tree_map_set(arena, map, "start_s", seconds(arena, job->start_ms)) ||
+            tree_map_set(arena, map, "end_s", seconds(arena, job->end_ms)) ||
+            tree_map_set(arena, map, "preemptions", tree_integer(arena, job->preemptions)) ||
+            tree_map_set(arena, map, "resizes", tree_integer(arena, job->resizes)) ||
+            tree_list_add(list, map))
             return NULL;
     }
     return list;
@@ -143,7 +143,7 @@ static struct tree *figures_tree(struct arena *arena, const struct rehearsal *re
                 {"resizes", tree_integer(arena, figures->resizes)},
                 {"tenants", tenants_tree(arena, rehearsal)}};
     for (size_t i = 0; map && i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (tree_map_set(arena, map, rows[i].key, rows[i].value) < 0)
+        if (tree_map_set(arena, map, rows[i].key, rows[i].value))
             return NULL;
     return map;
 }
@@ -156,13 +156,13 @@ static int print_tree(const struct args *args, const struct rehearsal *rehearsal
     arena_init(&arena, 256 << 20);
     struct tree *map = figures_tree(&arena, rehearsal, figures);
     int rc = map ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && args_flag(args, "list"))
+    if (!rc && args_flag(args, "list"))
         rc = tree_map_set(&arena, map, "list", jobs_tree(&arena, rehearsal));
-    if (rc == 0 && strcmp(args_text(args, "output"), "yaml") == 0)
+    if (!rc && strcmp(args_text(args, "output"), "yaml") == 0)
         rc = tree_write_yaml(map, &out, err);
-    else if (rc == 0)
+    else if (!rc)
         rc = tree_write_json(map, TREE_PRETTY, &out, err);
-    if (rc == 0)
+    if (!rc)
         printf("%s\n", buf_cstr(&out));
     buf_fini(&out);
     arena_fini(&arena);
@@ -247,22 +247,24 @@ static int print(const struct args *args, const struct rehearsal *rehearsal,
     return 0;
 }
 
-static int run(const struct args *args)
+static int run_sim(const struct args *args)
 {
     int shown = -1;
     struct rehearsal rehearsal = {.progress = show_progress, .arg = &shown};
     struct rehearsal_figures figures = {0};
     struct error err = {0};
     int rc = sim_read_cluster(args_text(args, "cluster"), &rehearsal, &err);
-    if (rc == 0)
+    if (!rc)
         rc = sim_read_workload(args_text(args, "workload"), (int)args_integer(args, "jobs"),
                                &rehearsal, &err);
-    if (rc == 0)
+    if (!rc)
         rc = rehearsal_run(&rehearsal, &figures, &err);
-    if (rc == 0)
+    if (!rc)
         rc = print(args, &rehearsal, &figures, &err);
     sim_files_fini(&rehearsal);
-    return rc == 0 ? EXIT_DONE : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return EXIT_DONE;
 }
 
-const struct verb verb_sim = {.name = "sim", .command = &command, .run = run};
+const struct verb verb_sim = {.name = "sim", .command = &command, .run = run_sim};

@@ -37,7 +37,7 @@ static const struct args_command command = {
     .examples = examples,
 };
 
-static int run(const struct args *args)
+static int run_store(const struct args *args)
 {
     char text[512];
     struct error err = {0};
@@ -51,11 +51,13 @@ static int run(const struct args *args)
     }
     int rc = salvage ? salvage_copy(path, file, text, sizeof(text), &err)
                      : salvage_check(path, text, sizeof(text), &err);
-    if (rc == 0)
+    if (!rc)
         printf("%s\n", text);
     else
         (void)client_fail(&err);
-    return rc == 0 ? EXIT_DONE : EXIT_JOB_FAILED;
+    if (rc)
+        return EXIT_JOB_FAILED;
+    return EXIT_DONE;
 }
 
-const struct verb verb_store = {.name = "store", .command = &command, .run = run};
+const struct verb verb_store = {.name = "store", .command = &command, .run = run_store};

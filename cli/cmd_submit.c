@@ -89,19 +89,21 @@ static int submit_input(const struct args *args, const char *key, struct client 
     struct error err = {0};
     struct job_input input = {0};
     int rc = job_input(args, &input, &err);
-    if (rc != 0) {
+    if (rc) {
         client_fail(&err);
         return EXIT_USAGE;
     }
     rc = client_open(args, ret_client, &err);
-    if (rc == 0)
+    if (!rc)
         rc = submit_spec(ret_client, input.spec, key, ret_job, &err);
-    if (rc != 0)
+    if (rc)
         job_input_blame(&input, &err);
     job_input_fini(&input);
-    if (rc == 0)
+    if (!rc)
         show_warnings(*ret_job);
-    return rc == 0 ? 0 : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return 0;
 }
 
 static int run_submit(const struct args *args)

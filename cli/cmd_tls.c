@@ -80,16 +80,19 @@ static int find_data(const struct args *args, char ret[PATH_MAX], struct error *
     if (clusters_current(ret))
         return 0;
     int rc = paths_data_dir(base, sizeof(base), err);
-    return rc == 0 ? paths_join(ret, PATH_MAX, base, "coordinator", err) : rc;
+    if (rc)
+        return rc;
+    return paths_join(ret, PATH_MAX, base, "coordinator", err);
 }
 
 static int find_files(const struct args *args, struct files *ret, struct error *err)
 {
     int rc = find_data(args, ret->data, err);
-    if (rc == 0)
+    if (!rc)
         rc = paths_join(ret->cluster, sizeof(ret->cluster), ret->data, "cluster.pem", err);
-    return rc == 0 ? paths_join(ret->server, sizeof(ret->server), ret->data, "server.pem", err)
-                   : rc;
+    if (rc)
+        return rc;
+    return paths_join(ret->server, sizeof(ret->server), ret->data, "server.pem", err);
 }
 
 static int init(const struct files *files, struct error *err)
@@ -101,9 +104,11 @@ static int init(const struct files *files, struct error *err)
         return E_ALREADY_EXISTS;
     }
     int rc = disk.make_dirs(disk.self, files->data, 0700, err);
-    if (rc == 0)
+    if (!rc)
         rc = tls_make_cluster_key(files->cluster, NULL, err);
-    return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
+    if (rc)
+        return rc;
+    return tls_make_server_key(files->server, files->cluster, NULL, err);
 }
 
 /* How many know the coordinator by what they were given before `until_wall_ms`. */
@@ -115,13 +120,15 @@ static int open_own(const struct files *files, struct client *ret, struct error 
 {
     char path[PATH_MAX], token[TOKEN_TEXT_MAX];
     int rc = paths_join(path, sizeof(path), files->data, "rpc.url", err);
-    if (rc == 0)
+    if (!rc)
         rc = client_read_line(path, ret->url, sizeof(ret->url), err);
-    if (rc == 0)
+    if (!rc)
         rc = paths_join(path, sizeof(path), files->data, "admin.token", err);
-    if (rc == 0)
+    if (!rc)
         rc = client_read_line(path, token, sizeof(token), err);
-    return rc == 0 ? client_dial(ret->url, token, &ret->rpc, err) : rc;
+    if (rc)
+        return rc;
+    return client_dial(ret->url, token, &ret->rpc, err);
 }
 
 static int count_dependants(const struct files *files, int64_t until_wall_ms,
@@ -134,19 +141,22 @@ static int count_dependants(const struct files *files, int64_t until_wall_ms,
     Muster__ListNodesAnswer *nodes = NULL;
     int64_t now_ms = (int64_t)time(NULL) * 1000;
     int rc = open_own(files, &client, err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(&client, "ListTokens", &all_tokens, NULL, &tokens, err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(&client, "ListNodes", &all_nodes, NULL, &nodes, err);
     *ret = (struct dependants){0};
-    for (size_t i = 0; rc == 0 && i < tokens->n_tokens; i++) {
+    for (size_t i = 0; !rc && i < tokens->n_tokens; i++) {
         const Muster__Token *token = tokens->tokens[i];
         bool ended =
             token->revoked_wall_ms || (token->expires_wall_ms && token->expires_wall_ms <= now_ms);
-        ret->tokens += !ended && token->created_wall_ms < until_wall_ms;
+        if (!ended && token->created_wall_ms < until_wall_ms)
+            ret->tokens++;
     }
-    for (size_t i = 0; rc == 0 && i < nodes->n_nodes; i++)
-        ret->nodes += nodes->nodes[i]->joined_wall_ms < until_wall_ms;
+    for (size_t i = 0; !rc && i < nodes->n_nodes; i++) {
+        if (nodes->nodes[i]->joined_wall_ms < until_wall_ms)
+            ret->nodes++;
+    }
     rpc_message_free(tokens);
     rpc_message_free(nodes);
     client_close(&client);
@@ -164,7 +174,7 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
         error_clear(err);
         return 0;
     }
-    if (rc != 0)
+    if (rc)
         return rc;
     bool known = count_dependants(files, oldest.until_wall_ms, &count, err) == 0;
     error_clear(err);
@@ -211,9 +221,11 @@ static int rotate_alone(const struct files *files, const struct args *args, stru
         return E_NOT_FOUND;
     }
     int rc = cluster_key ? check_oldest(files, args_flag(args, "drop-oldest"), err) : 0;
-    if (rc == 0 && cluster_key)
+    if (!rc && cluster_key)
         rc = tls_make_cluster_key(files->cluster, files->cluster, err);
-    return rc == 0 ? tls_make_server_key(files->server, files->cluster, NULL, err) : rc;
+    if (rc)
+        return rc;
+    return tls_make_server_key(files->server, files->cluster, NULL, err);
 }
 
 /* One at a time: otherwise a server key could be signed by a cluster key that is being replaced. */
@@ -250,9 +262,9 @@ static int show(const struct files *files, struct error *err)
     char date[32];
     int rc = tls_read_facts(files->server, &facts, err);
     buf_init(&names, TLS_NAMES_MAX * (TLS_NAME_MAX + 2));
-    if (rc == 0)
+    if (!rc)
         rc = tls_read_names(files->server, &names, err);
-    if (rc == 0) {
+    if (!rc) {
         time_t end = (time_t)(facts.expires_wall_ms / 1000);
         struct tm parts;
         (void)strftime(date, sizeof(date), "%Y-%m-%d", gmtime_r(&end, &parts));
@@ -270,7 +282,7 @@ static int show_authorities(const struct files *files, struct error *err)
     struct buf pem;
     buf_init(&pem, TLS_FILE_MAX_BYTES);
     int rc = tls_read_authorities(files->server, &pem, err);
-    if (rc == 0)
+    if (!rc)
         fputs(buf_cstr(&pem), stdout);
     buf_fini(&pem);
     return rc;
@@ -287,19 +299,21 @@ static int check_made(const struct files *files, struct error *err)
     return E_NOT_FOUND;
 }
 
-static int run(const struct args *args)
+static int run_tls(const struct args *args)
 {
     struct files files;
     struct error err = {0};
     const char *action = args_text(args, "action");
     int rc = find_files(args, &files, &err);
-    if (rc == 0)
+    if (!rc)
         rc = strcmp(action, "init") == 0 ? init(&files, &err) : check_made(&files, &err);
-    if (rc == 0 && strcmp(action, "rotate") == 0)
+    if (!rc && strcmp(action, "rotate") == 0)
         rc = rotate(&files, args, &err);
-    if (rc == 0)
+    if (!rc)
         rc = strcmp(action, "ca") == 0 ? show_authorities(&files, &err) : show(&files, &err);
-    return rc == 0 ? 0 : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return 0;
 }
 
-const struct verb verb_tls = {.name = "tls", .command = &command, .run = run};
+const struct verb verb_tls = {.name = "tls", .command = &command, .run = run_tls};

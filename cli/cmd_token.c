@@ -301,12 +301,14 @@ static int read_quota(const char *text, struct arena *arena, Muster__Quota *ret,
     if (!ret->name)
         return error_set(err, E_INVALID_ARGUMENT, "--quota %s: expected NAME=VALUE", text);
     ret->is_default = strcmp(equals + 1, "default") == 0;
-    if (ret->is_default || parse_i64(equals + 1, INT64_MIN, INT64_MAX, &ret->limit, NULL) == 0)
+    if (ret->is_default || !parse_i64(equals + 1, INT64_MIN, INT64_MAX, &ret->limit, NULL))
         return 0;
     uint64_t bytes = 0;
     int rc = parse_bytes(equals + 1, &bytes, err);
     ret->limit = (int64_t)bytes;
-    return rc < 0 ? error_wrap(err, "--quota %s", text) : 0;
+    if (rc)
+        return error_wrap(err, "--quota %s", text);
+    return 0;
 }
 
 static int read_settings(const struct args *args, struct arena *arena,
@@ -323,7 +325,7 @@ static int read_settings(const struct args *args, struct arena *arena,
     request->checkpoint_prefixes = arena_array(arena, prefixes + 1, sizeof(void *));
     if (!all || !request->quotas || !request->checkpoint_prefixes)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    for (size_t i = 0; rc == 0 && i < quotas; i++) {
+    for (size_t i = 0; !rc && i < quotas; i++) {
         muster__quota__init(&all[i]);
         request->quotas[i] = &all[i];
         rc = read_quota(args_repeated(args, "quota", i), arena, &all[i], err);

@@ -93,9 +93,9 @@ static int picture(struct client *client, bool screen)
     struct error err = {0};
     ask_jobs.state = (char *)"active";
     int rc = client_call(client, "ListNodes", &ask_nodes, NULL, &nodes, &err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(client, "ListJobs", &ask_jobs, NULL, &jobs, &err);
-    if (rc == 0) {
+    if (!rc) {
         escape_message(nodes);
         escape_message(jobs);
         if (screen)
@@ -107,7 +107,9 @@ static int picture(struct client *client, bool screen)
     }
     rpc_message_free(nodes);
     rpc_message_free(jobs);
-    return rc == 0 ? 0 : client_fail(&err);
+    if (rc)
+        return client_fail(&err);
+    return 0;
 }
 
 enum { EXIT_INTERRUPTED = 130 };
@@ -160,12 +162,12 @@ static bool pause_for(struct keys *keys, int64_t ms)
     return !ended && key != 'q' && key != 'Q';
 }
 
-static int run(const struct args *args)
+static int run_top(const struct args *args)
 {
     struct client client = {0};
     struct error err = {0};
     struct keys keys = {0};
-    if (client_open(args, &client, &err) != 0)
+    if (client_open(args, &client, &err))
         return client_fail(&err);
     bool screen = isatty(STDOUT_FILENO);
     int64_t left = args_given(args, "count") ? args_integer(args, "count") : screen ? INT64_MAX : 1;
@@ -180,4 +182,4 @@ static int run(const struct args *args)
     return ended ? EXIT_INTERRUPTED : code;
 }
 
-const struct verb verb_top = {.name = "top", .command = &command, .run = run};
+const struct verb verb_top = {.name = "top", .command = &command, .run = run_top};

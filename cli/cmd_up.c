@@ -124,7 +124,7 @@ static void add_word(struct child *child, const char *fmt, ...)
     child->argv[++child->argc] = NULL;
 }
 
-static int start(struct up *up, struct child *child, struct error *err)
+static int start_child(struct up *up, struct child *child, struct error *err)
 {
     extern char **environ;
     int log = open(child->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -143,7 +143,7 @@ static int start(struct up *up, struct child *child, struct error *err)
     };
     int rc = proc_spawn(&how, &child->proc, err);
     close(log);
-    child->running = rc == 0;
+    child->running = !rc;
     return rc;
 }
 
@@ -191,7 +191,7 @@ static void print_failure(const struct child *child)
 static int reap(struct child *child, struct proc_exit *ret)
 {
     struct error err;
-    if (!child->running || proc_wait(&child->proc, false, ret, &err) != 0)
+    if (!child->running || proc_wait(&child->proc, false, ret, &err))
         return E_UNAVAILABLE;
     proc_close(&child->proc);
     child->running = false;
@@ -204,8 +204,8 @@ static int read_address(const struct up *up, const char *name, char *ret, size_t
     char path[PATH_MAX];
     struct error ignored;
     ret[0] = '\0';
-    if (paths_join(path, sizeof(path), up->data, name, &ignored) != 0 ||
-        client_read_line(path, ret, size, &ignored) != 0)
+    if (paths_join(path, sizeof(path), up->data, name, &ignored) ||
+        client_read_line(path, ret, size, &ignored))
         return E_NOT_FOUND;
     return ret[0] ? 0 : E_NOT_FOUND;
 }
@@ -214,20 +214,20 @@ static bool answers(const struct up *up)
 {
     struct error err = {0};
     char path[PATH_MAX], token[TOKEN_TEXT_MAX];
-    if (paths_join(path, sizeof(path), up->data, "admin.token", &err) != 0 ||
-        client_read_line(path, token, sizeof(token), &err) != 0)
+    if (paths_join(path, sizeof(path), up->data, "admin.token", &err) ||
+        client_read_line(path, token, sizeof(token), &err))
         return false;
     struct rpc_sync *rpc = NULL;
     Muster__VersionRequest request = MUSTER__VERSION_REQUEST__INIT;
     ProtobufCMessage *answer = NULL;
     struct rpc_options options_call = {.timeout_ms = 1000, .retry = true};
     int rc = client_dial(up->rpc, token, &rpc, &err);
-    if (rc == 0)
+    if (!rc)
         rc = rpc_sync_call(rpc, &muster__coordinator__descriptor, "Version", &request.base,
                            &options_call, &answer, &err);
     rpc_message_free(answer);
     rpc_sync_free(rpc);
-    return rc == 0;
+    return !rc;
 }
 
 static bool interrupted(const struct up *up, int wait_ms)
@@ -252,8 +252,8 @@ static int wait_for_coordinator(struct up *up, time_t started, bool page, struct
             return E_FAILED_PRECONDITION;
         }
         if (stat(path, &info) == 0 && info.st_mtime >= started &&
-            (!page || read_address(up, "http.url", up->http, sizeof(up->http)) == 0) &&
-            read_address(up, "rpc.url", up->rpc, sizeof(up->rpc)) == 0 && answers(up))
+            (!page || !read_address(up, "http.url", up->http, sizeof(up->http))) &&
+            !read_address(up, "rpc.url", up->rpc, sizeof(up->rpc)) && answers(up))
             return 0;
         if (interrupted(up, UP_POLL_MS))
             return error_set(err, E_CANCELLED, "interrupted");
@@ -274,7 +274,7 @@ static void become_current(struct up *up)
     char other[PATH_MAX];
     struct error err;
     bool others = clusters_newest(up->data, other);
-    if (clusters_enter(up->data, &up->entry, &err) != 0)
+    if (clusters_enter(up->data, &up->entry, &err))
         fprintf(stderr, "muster: %s; name the cluster with MUSTER_ADDR and MUSTER_TOKEN\n",
                 err.text);
     else if (others)
@@ -297,12 +297,14 @@ static int prepare(struct up *up, const struct args *args, struct error *err)
         rc = paths_absolute(up->data, sizeof(up->data), data, err);
     } else {
         rc = paths_data_dir(base, sizeof(base), err);
-        if (rc == 0)
+        if (!rc)
             rc = paths_join(up->data, sizeof(up->data), base, "local", err);
         else
             error_hint(err, "name a folder with --data");
     }
-    return rc == 0 ? make_dirs(up->data, err) : rc;
+    if (rc)
+        return rc;
+    return make_dirs(up->data, err);
 }
 
 static struct child *new_child(struct up *up, const char *what, const char *name)
@@ -327,9 +329,11 @@ static int start_coordinator(struct up *up, const struct args *args, struct erro
     add_word(child, "%s", args_text(args, "http"));
     add_word(child, "--stop-jobs");
     time_t started = time(NULL);
-    int rc = start(up, child, err);
+    int rc = start_child(up, child, err);
     bool page = strcmp(args_text(args, "http"), "off") != 0;
-    return rc == 0 ? wait_for_coordinator(up, started, page, err) : rc;
+    if (rc)
+        return rc;
+    return wait_for_coordinator(up, started, page, err);
 }
 
 static int start_agent(struct up *up, const struct args *args, int index, struct error *err)
@@ -339,7 +343,7 @@ static int start_agent(struct up *up, const struct args *args, int index, struct
     snprintf(dir, sizeof(dir), "%s/nodes/%s", up->data, name);
     struct child *child = new_child(up, "agent", name);
     int rc = make_dirs(dir, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     snprintf(child->log, sizeof(child->log), "%s/agent.log", dir);
     add_word(child, "--coordinator");
@@ -361,7 +365,7 @@ static int start_agent(struct up *up, const struct args *args, int index, struct
         add_word(child, "--slots");
         add_word(child, "%s", args_text(args, "slots"));
     }
-    return start(up, child, err);
+    return start_child(up, child, err);
 }
 
 /* A child that ended by itself is started again, unless it does so over and over. */
@@ -386,8 +390,8 @@ static int keep(struct up *up, struct error *err)
         }
         fprintf(stderr, "%s ended (%s %d); starting it again\n", child->name,
                 exit.signal ? "signal" : "code", exit.signal ? exit.signal : exit.code);
-        int rc = start(up, child, err);
-        if (rc != 0)
+        int rc = start_child(up, child, err);
+        if (rc)
             return rc;
     }
     return 0;
@@ -453,7 +457,7 @@ static void banner(const struct up *up, int nodes)
     fflush(stdout);
 }
 
-static int run(const struct args *args)
+static int run_up(const struct args *args)
 {
     struct up *up = calloc(1, sizeof(*up));
     struct error err = {0};
@@ -470,17 +474,17 @@ static int run(const struct args *args)
     int nodes = (int)args_integer(args, "nodes");
     up->entry.lock = -1;
     int rc = prepare(up, args, &err);
-    if (rc == 0)
+    if (!rc)
         rc = start_coordinator(up, args, &err);
-    if (rc == 0)
+    if (!rc)
         become_current(up);
-    for (int i = 0; rc == 0 && i < nodes; i++)
+    for (int i = 0; !rc && i < nodes; i++)
         rc = start_agent(up, args, i, &err);
-    if (rc == 0)
+    if (!rc)
         banner(up, nodes);
-    while (rc == 0 && !interrupted(up, UP_WATCH_MS))
+    while (!rc && !interrupted(up, UP_WATCH_MS))
         rc = keep(up, &err);
-    if (rc == 0)
+    if (!rc)
         fprintf(stderr,
                 "\n"
                 "stopping: jobs save now and continue at the next `muster up` on %s; Ctrl-C again "
@@ -492,7 +496,11 @@ static int run(const struct args *args)
     free(up);
     if (rc == E_CANCELLED)
         return 130;
-    return rc == 0 ? EXIT_DONE : (client_fail(&err), EXIT_UNREACHABLE);
+    if (rc) {
+        client_fail(&err);
+        return EXIT_UNREACHABLE;
+    }
+    return EXIT_DONE;
 }
 
-const struct verb verb_up = {.name = "up", .command = &command, .run = run};
+const struct verb verb_up = {.name = "up", .command = &command, .run = run_up};

@@ -19,7 +19,7 @@ static const struct args_command command = {
     .examples = examples,
 };
 
-static int run(const struct args *args)
+static int run_version(const struct args *args)
 {
     bool plain = strcmp(args_text(args, "output"), "table") == 0;
     if (plain)
@@ -32,16 +32,16 @@ static int run(const struct args *args)
     struct error err = {0};
     struct rpc_options once = {.timeout_ms = 2000, .retry = true};
     int rc = client_open(args, &client, &err);
-    if (rc == 0)
+    if (!rc)
         rc = client_call(&client, "Version", &request, &once, &answer, &err);
-    if (rc == 0 && !client_printed(args, answer))
+    if (!rc && !client_printed(args, answer))
         printf("coordinator %s (%s) at %s, cluster %s, protocol %u\n", answer->version,
                answer->commit, client.url, answer->cluster, answer->protocol);
     rpc_message_free(answer);
     client_close(&client);
-    if (rc != 0 && plain)
+    if (rc && plain)
         printf("coordinator: %s\n", err.text);
-    return rc == 0 || plain ? EXIT_DONE : client_fail(&err);
+    return !rc || plain ? EXIT_DONE : client_fail(&err);
 }
 
-const struct verb verb_version = {.name = "version", .command = &command, .run = run};
+const struct verb verb_version = {.name = "version", .command = &command, .run = run_version};

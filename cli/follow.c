@@ -231,8 +231,8 @@ static void on_job(void *arg, const struct error *err, const ProtobufCMessage *m
         bar_show(f, job);
 }
 
-static void start(struct follower *f, const char *method, const void *request, rpc_done done,
-                  bool *ret_waits)
+static void start_call(struct follower *f, const char *method, const void *request, rpc_done done,
+                       bool *ret_waits)
 {
     struct rpc_sync_start how = {
         .options = {.timeout_ms = CALL_MS, .retry = true}, .done = done, .arg = f};
@@ -247,12 +247,12 @@ static void follow_lines_and_events(struct follower *f)
     Muster__GetJobRequest job = MUSTER__GET_JOB_REQUEST__INIT;
     job.id = f->logs.id;
     while (!f->err.code && !interrupted && !f->logs_ended) {
-        start(f, "GetLogs", &f->logs, on_logs, &f->logs_wait);
+        start_call(f, "GetLogs", &f->logs, on_logs, &f->logs_wait);
         if (!f->how->quiet)
-            start(f, "ListEvents", &f->events, on_events, &f->events_wait);
+            start_call(f, "ListEvents", &f->events, on_events, &f->events_wait);
         bool waits = !f->how->quiet && f->state <= MUSTER__JOB__STATE__queued;
         if ((f->terminal || waits) && now_ms() >= f->bar_due_ms)
-            start(f, "GetJob", &job, on_job, &f->job_waits);
+            start_call(f, "GetJob", &job, on_job, &f->job_waits);
         rpc_sync_wait(f->client->rpc, TURN_MS);
     }
     rpc_sync_cancel(f->client->rpc, f);
@@ -262,7 +262,8 @@ static void follow_lines_and_events(struct follower *f)
 /* The first and the last word */
 
 /* One call that waits until a coordinator that is being restarted is there again. */
-static int ask(struct follower *f, const char *method, const void *request, void *ret_answer)
+static int call_until_answered(struct follower *f, const char *method, const void *request,
+                               void *ret_answer)
 {
     struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
     struct error err = {0};
@@ -270,9 +271,9 @@ static int ask(struct follower *f, const char *method, const void *request, void
     do
         rc = client_call(f->client, method, request, &options, ret_answer, &err);
     while ((rc == E_UNAVAILABLE || rc == E_DEADLINE_EXCEEDED) && !interrupted);
-    if (rc == 0)
+    if (!rc)
         escape_message(*(void **)ret_answer);
-    if (rc != 0 && !interrupted)
+    if (rc && !interrupted)
         f->err = err;
     return rc;
 }
@@ -282,7 +283,7 @@ static Muster__Job *ask_job(struct follower *f)
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
     Muster__Job *job = NULL;
     request.id = f->logs.id;
-    return ask(f, "GetJob", &request, &job) == 0 ? job : NULL;
+    return call_until_answered(f, "GetJob", &request, &job) ? NULL : job;
 }
 
 /* Earlier events count as printed; only the present state is printed. */
@@ -293,7 +294,7 @@ static void begin_at_present(struct follower *f)
     request.job = f->logs.id;
     request.newest = true;
     request.limit = 1;
-    if (ask(f, "ListEvents", &request, &answer) != 0)
+    if (call_until_answered(f, "ListEvents", &request, &answer))
         return;
     f->events.after = answer->n_events ? answer->events[answer->n_events - 1]->seq : 0;
     rpc_message_free(answer);
@@ -310,7 +311,7 @@ static void take_last_events(struct follower *f)
     request.follow = false;
     for (bool more = !f->how->quiet; more; rpc_message_free(answer), answer = NULL) {
         request.after = f->events.after;
-        if (ask(f, "ListEvents", &request, &answer) != 0)
+        if (call_until_answered(f, "ListEvents", &request, &answer))
             return;
         more = answer->n_events > 0;
         take_events(f, answer);

@@ -80,7 +80,7 @@ static int set_text(const struct job_flags *in, const struct job_field *row)
     char path[PATH_BYTES];
     if (row->form == FORM_PATH) {
         int rc = paths_absolute(path, sizeof(path), text, in->err);
-        if (rc != 0)
+        if (rc)
             return rc;
         text = path;
     }
@@ -90,7 +90,7 @@ static int set_text(const struct job_flags *in, const struct job_field *row)
 static int set_count(const struct job_flags *in, const struct job_field *row)
 {
     int64_t value;
-    if (parse_i64(args_text(in->args, row->flag), 0, COUNT_MAX, &value, in->err) != 0)
+    if (parse_i64(args_text(in->args, row->flag), 0, COUNT_MAX, &value, in->err))
         return error_wrap(in->err, "--%s", row->flag);
     return put_value(in, row, tree_integer(in->arena, value));
 }
@@ -98,7 +98,7 @@ static int set_count(const struct job_flags *in, const struct job_field *row)
 static int set_number(const struct job_flags *in, const struct job_field *row)
 {
     double value;
-    if (parse_f64(args_text(in->args, row->flag), &value, in->err) != 0)
+    if (parse_f64(args_text(in->args, row->flag), &value, in->err))
         return error_wrap(in->err, "--%s", row->flag);
     return put_value(in, row, tree_number(in->arena, value));
 }
@@ -108,7 +108,7 @@ int job_flags_nodes(const struct args *args, uint32_t *ret_min, uint32_t *ret_ma
 {
     const char *text = args_text(args, job_fields[JOB_FIELD_NODES].flag);
     int64_t min = 0, max = 0;
-    if (text && parse_range(text, 1, INT32_MAX, &min, &max, err) != 0)
+    if (text && parse_range(text, 1, INT32_MAX, &min, &max, err))
         return error_wrap(err, "--nodes is a number or a range, for example 2 or 1..4");
     *ret_min = (uint32_t)min;
     *ret_max = (uint32_t)max;
@@ -119,7 +119,7 @@ static int set_nodes(const struct job_flags *in, const struct job_field *row)
 {
     uint32_t min, max;
     int rc = job_flags_nodes(in->args, &min, &max, in->err);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct tree *range = tree_map(in->arena);
     tree_map_set(in->arena, range, "min", tree_integer(in->arena, min));
@@ -216,7 +216,9 @@ static int set_resume(const struct job_flags *in)
     char path[PATH_BYTES];
     int rc = strcmp(from, "latest") == 0 ? str_copy(path, sizeof(path), from)
                                          : paths_absolute(path, sizeof(path), from, in->err);
-    return rc != 0 ? rc : put_setting(in, "resume_from", path);
+    if (rc)
+        return rc;
+    return put_setting(in, "resume_from", path);
 }
 
 static int set_training(const struct job_flags *in)
@@ -228,10 +230,10 @@ static int set_training(const struct job_flags *in)
         if (length == 0 || length >= sizeof(key) || !pair[length])
             return error_set(in->err, E_INVALID_ARGUMENT, "--set %s: expected SETTING=VALUE", pair);
         snprintf(key, sizeof(key), "%.*s", (int)length, pair);
-        if (check_setting(key, pair + length + 1, in->err) != 0)
+        if (check_setting(key, pair + length + 1, in->err))
             return E_INVALID_ARGUMENT;
         int rc = put_setting(in, key, pair + length + 1);
-        if (rc != 0)
+        if (rc)
             return error_set(in->err, E_RESOURCE_EXHAUSTED, "no memory for --set %s", key);
     }
     return 0;
@@ -269,10 +271,10 @@ static int set_flag(const struct job_flags *in, enum job_field_id id)
 int job_flags_apply(const struct job_flags *in)
 {
     int rc = 0;
-    for (int i = 0; i < JOB_FIELDS_COUNT && rc == 0; i++)
+    for (int i = 0; i < JOB_FIELDS_COUNT && !rc; i++)
         if (job_fields[i].flag && args_given(in->args, job_fields[i].flag))
             rc = set_flag(in, (enum job_field_id)i);
-    if (rc == 0)
+    if (!rc)
         set_python(in);
     return rc;
 }

@@ -26,7 +26,7 @@ static int read_all(FILE *file, const char *name, struct buf *ret, struct error 
     char block[16384];
     size_t got;
     while ((got = fread(block, 1, sizeof(block), file)) > 0) {
-        if (buf_append(ret, block, got) != 0 || ret->size > SPEC_MAX_BYTES)
+        if (buf_append(ret, block, got) || ret->size > SPEC_MAX_BYTES)
             return error_set(err, E_INVALID_ARGUMENT, "%s: a spec has at most %d KiB", name,
                              SPEC_MAX_BYTES >> 10);
     }
@@ -51,17 +51,17 @@ static int parse_file(struct input *in, const char *path)
     int rc = read_all(file, name, &text, in->err);
     if (!standard)
         fclose(file);
-    if (rc == 0) {
+    if (!rc) {
         struct tree_input input = {.name = name, .text = buf_cstr(&text), .size = text.size};
         rc = tree_looks_like_json(input.text, input.size)
                  ? tree_parse_json(&input, &in->arena, &in->spec, in->err)
                  : tree_parse_yaml(&input, &in->arena, &in->spec, in->err);
     }
     buf_fini(&text);
-    if (rc == 0 && in->spec->kind == TREE_NULL)
+    if (!rc && in->spec->kind == TREE_NULL)
         return error_set(in->err, E_INVALID_ARGUMENT,
                          "%s is empty: a job spec has at least a command", name);
-    if (rc == 0 && in->spec->kind != TREE_MAP)
+    if (!rc && in->spec->kind != TREE_MAP)
         rc = error_set(in->err, E_INVALID_ARGUMENT, "%s: a job spec is a map of keys, this is %s",
                        name, tree_kind_name(in->spec->kind));
     return rc;
@@ -107,17 +107,17 @@ static int build_spec(struct input *in, Muster__JobSpec **ret)
         return E_INVALID_ARGUMENT;
     }
     int rc = refuse_folder(in->args, in->err);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (file || word_is_file)
         rc = parse_file(in, file ? file : in->args->words[0]);
     else
         in->spec = tree_map(&in->arena);
-    if (rc == 0 && !word_is_file)
+    if (!rc && !word_is_file)
         rc = set_command(in);
-    if (rc == 0)
+    if (!rc)
         rc = job_flags_apply(&(struct job_flags){in->args, &in->arena, in->spec, in->err});
-    if (rc != 0)
+    if (rc)
         return rc;
     char here[1024];
     if (!tree_get(in->spec, "workdir") && getcwd(here, sizeof(here)))
@@ -137,7 +137,7 @@ static int build_spec(struct input *in, Muster__JobSpec **ret)
     }
     rc = spec_from_tree(&in->arena, in->spec, ret, in->err);
     bool from_file = file || word_is_file;
-    if (rc != 0 && str_starts(in->err->text, "line "))
+    if (rc && str_starts(in->err->text, "line "))
         (void)error_wrap(in->err, "%s",
                          from_file ? shown_name(file ? file : in->args->words[0]) : "options");
     return rc;
@@ -147,7 +147,7 @@ static int read_input(struct input *in, struct job_input *ret)
 {
     arena_init(&in->arena, INPUT_ARENA_BYTES);
     int rc = build_spec(in, &ret->spec);
-    if (rc != 0) {
+    if (rc) {
         arena_fini(&in->arena);
         return rc;
     }

@@ -30,7 +30,7 @@ static int read_at(const char *text, Muster__ReplayRequest *ret, struct error *e
     struct tm tm = {0};
     if (!text)
         return 0;
-    if (parse_i64(text, 1, INT64_MAX, &number, NULL) == 0) {
+    if (!parse_i64(text, 1, INT64_MAX, &number, NULL)) {
         ret->at = (uint64_t)number;
         return 0;
     }
@@ -55,7 +55,7 @@ static int ask(struct replay *replay, Muster__ReplayAnswer **ret, struct error *
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     replay->answers = answers;
     int rc = client_call(&replay->client, "Replay", &replay->request, &options, ret, err);
-    if (rc == 0)
+    if (!rc)
         answers[replay->answers_count++] = *ret;
     return rc;
 }
@@ -92,13 +92,13 @@ static int read_all(struct replay *replay, struct error *err)
     replay->request.limit = PAGE_JOBS;
     do {
         rc = ask(replay, &page, err);
-        if (rc == 0 && !merge(&replay->all, page))
+        if (!rc && !merge(&replay->all, page))
             rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-        if (rc == 0) { /* later pages are of the same event */
+        if (!rc) { /* later pages are of the same event */
             replay->request.cursor = page->next_cursor;
             replay->request.at = page->at;
         }
-    } while (rc == 0 && *page->next_cursor);
+    } while (!rc && *page->next_cursor);
     return rc;
 }
 
@@ -181,7 +181,7 @@ static int print(struct replay *replay, struct error *err)
     int rc = 0;
     if (args_flag(replay->args, "json")) {
         rc = transcode_to_json(&replay->all.base, &options, &out, err);
-        if (rc == 0)
+        if (!rc)
             printf("%s\n", buf_cstr(&out));
         buf_fini(&out);
     } else if (!client_printed(replay->args, &replay->all)) {
@@ -211,13 +211,15 @@ int replay_run(const struct args *args)
     muster__replay_request__init(&replay.request);
     muster__replay_answer__init(&replay.all);
     int rc = read_at(args_text(args, "at"), &replay.request, &err);
-    if (rc == 0)
+    if (!rc)
         rc = data ? past_open(data, &replay.past, &err) : client_open(args, &replay.client, &err);
-    if (rc == 0)
+    if (!rc)
         rc = read_all(&replay, &err);
-    if (rc == 0)
+    if (!rc)
         rc = print(&replay, &err);
     bool differs = replay.all.n_differing > 0;
     fini(&replay);
-    return rc < 0 ? client_fail(&err) : differs ? EXIT_JOB_FAILED : EXIT_DONE;
+    if (rc)
+        return client_fail(&err);
+    return differs ? EXIT_JOB_FAILED : EXIT_DONE;
 }

@@ -15,7 +15,7 @@ static int read_quantity(const char *word, bool durations, double *ret, struct e
     if (!durations)
         return parse_f64(word, ret, err);
     int rc = parse_duration(word, &ms, err);
-    *ret = rc == 0 ? (double)ms : 0;
+    *ret = rc ? 0 : (double)ms;
     return rc;
 }
 
@@ -39,9 +39,9 @@ static int read_range(char *word, bool durations, struct sim_draw *ret, struct e
         return error_set(err, E_INVALID_ARGUMENT, "'%s' is no range", word);
     *dots = 0;
     int rc = read_quantity(word, durations, &ret->a, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_quantity(dots + 2, durations, &ret->b, err);
-    if (rc == 0 && ret->a > ret->b)
+    if (!rc && ret->a > ret->b)
         rc = error_set(err, E_INVALID_ARGUMENT, "the end of the range is before its start");
     return rc;
 }
@@ -50,9 +50,11 @@ static int read_choices(const char *at, bool durations, struct sim_draw *ret, st
 {
     char word[WORD_MAX];
     int rc = 0;
-    while (rc == 0 && ret->count < SIM_CHOICES_MAX && next_word(&at, word))
+    while (!rc && ret->count < SIM_CHOICES_MAX && next_word(&at, word))
         rc = read_quantity(word, durations, &ret->choices[ret->count++], err);
-    return rc < 0 || ret->count ? rc : error_set(err, E_INVALID_ARGUMENT, "nothing to choose from");
+    if (rc || ret->count)
+        return rc;
+    return error_set(err, E_INVALID_ARGUMENT, "nothing to choose from");
 }
 
 static int read_rest(const char *name, const char *at, bool durations, struct sim_draw *ret,
@@ -76,7 +78,9 @@ static int read_rest(const char *name, const char *at, bool durations, struct si
     if (any && strcmp(name, "lognormal") == 0) {
         ret->kind = DRAW_LOGNORMAL;
         int rc = read_quantity(word, durations, &ret->a, err);
-        return rc < 0 ? rc : parse_f64(second, &ret->b, err);
+        if (rc)
+            return rc;
+        return parse_f64(second, &ret->b, err);
     }
     return read_quantity(name, durations, &ret->a, err);
 }
@@ -87,7 +91,7 @@ int sim_draw_parse(const char *text, bool durations, struct sim_draw *ret, struc
     const char *at = text;
     *ret = (struct sim_draw){.kind = DRAW_CONSTANT};
     int rc = next_word(&at, name) ? read_rest(name, at, durations, ret, err) : E_INVALID_ARGUMENT;
-    if (rc == 0)
+    if (!rc)
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "'%.60s' is no %s and nothing to draw one from", text,
               durations ? "duration" : "number");

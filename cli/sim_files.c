@@ -21,10 +21,10 @@ static int read_yaml(const char *path, struct arena *arena, struct tree **ret, s
     int rc = sim_read_text(path, &text, &size, err);
     struct tree_input input = {.name = path, .text = text, .size = size};
     input.limits = (struct tree_limits){.bytes = SIM_FILE_MAX_BYTES, .nodes = 16 << 20};
-    if (rc == 0)
+    if (!rc)
         rc = tree_parse_yaml(&input, arena, ret, err);
     free(text);
-    if (rc < 0 || (*ret)->kind == TREE_MAP)
+    if (rc || (*ret)->kind == TREE_MAP)
         return rc;
     tree_fail(*ret, err, "expected a map, found %s", tree_kind_name((*ret)->kind));
     return error_wrap(err, "%s", path);
@@ -57,7 +57,7 @@ static int read_name(const struct tree *map, const char *key, char *ret, size_t 
     if (!node)
         return 0;
     int rc = tree_read_string(node, &text, err);
-    if (rc == 0 && str_copy(ret, size, text) < 0)
+    if (!rc && str_copy(ret, size, text))
         rc = tree_fail(node, err, "longer than %zu bytes", size - 1);
     return rc;
 }
@@ -69,9 +69,9 @@ static int read_count(const struct tree *map, const char *key, int *ret, struct 
     if (!node)
         return 0;
     int rc = tree_read_i64(node, &value, err);
-    if (rc == 0 && (value < 0 || value > SIM_COUNT_MAX))
+    if (!rc && (value < 0 || value > SIM_COUNT_MAX))
         rc = tree_fail(node, err, "0 to %d", SIM_COUNT_MAX);
-    if (rc == 0)
+    if (!rc)
         *ret = (int)value;
     return rc;
 }
@@ -83,7 +83,7 @@ static int read_time(const struct tree *map, const char *key, int64_t *ret_ms, s
     if (!node)
         return 0;
     int rc = tree_read_string(node, &text, err);
-    if (rc == 0 && parse_duration(text, ret_ms, NULL) < 0)
+    if (!rc && parse_duration(text, ret_ms, NULL))
         rc = tree_fail(node, err, "'%.40s' is no duration: 90s, 10m, 2h", text);
     return rc;
 }
@@ -96,22 +96,22 @@ static int add_nodes(const struct tree *group, int number, struct rehearsal *ret
     char name[40] = "", label[NAME_LENGTH_MAX + 1] = "", value[NAME_LENGTH_MAX + 1] = "";
     int count = 1, slots = 1;
     int rc = known_keys(group, keys, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(group, "count", &count, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(group, "slots", &slots, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_name(group, "name", name, sizeof(name), err);
     const struct tree *labels = tree_get(group, "labels");
-    if (rc == 0 && labels && (labels->kind != TREE_MAP || labels->count > 1))
+    if (!rc && labels && (labels->kind != TREE_MAP || labels->count > 1))
         rc = tree_fail(labels, err, "expected a map with one label: a simulated node has no more");
-    if (rc == 0 && labels && tree_first(labels)) {
+    if (!rc && labels && tree_first(labels)) {
         (void)str_copy(label, sizeof(label), tree_first(labels)->key);
         rc = read_name(labels, label, value, sizeof(value), err);
     }
-    if (rc == 0 && ret->nodes_count + count > REHEARSAL_NODES_MAX)
+    if (!rc && ret->nodes_count + count > REHEARSAL_NODES_MAX)
         rc = tree_fail(group, err, "more than %d nodes", REHEARSAL_NODES_MAX);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct rehearsal_node *nodes =
         realloc(ret->nodes, sizeof(*nodes) * (size_t)(ret->nodes_count + count + 1));
@@ -152,18 +152,20 @@ static int read_tenant(const struct tree *map, struct rehearsal *ret, struct err
     static const char *const keys[] = {"name", "weight", "guaranteed", "limit", NULL};
     char name[NAME_LENGTH_MAX + 1] = "";
     int rc = known_keys(map, keys, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_name(map, "name", name, sizeof(name), err);
-    if (rc == 0 && !name[0])
+    if (!rc && !name[0])
         rc = tree_fail(map, err, "a tenant needs a name");
-    struct rehearsal_tenant *tenant = rc == 0 ? add_tenant(ret, name) : NULL;
-    if (rc == 0 && !tenant)
+    struct rehearsal_tenant *tenant = rc ? NULL : add_tenant(ret, name);
+    if (!rc && !tenant)
         rc = tree_fail(map, err, "more than %d tenants", REHEARSAL_TENANTS_MAX);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(map, "weight", &tenant->weight, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(map, "guaranteed", &tenant->guaranteed_slots, err);
-    return rc < 0 ? rc : read_count(map, "limit", &tenant->limit_slots, err);
+    if (rc)
+        return rc;
+    return read_count(map, "limit", &tenant->limit_slots, err);
 }
 
 static int read_cluster(const struct tree *root, struct rehearsal *ret, struct error *err)
@@ -173,16 +175,20 @@ static int read_cluster(const struct tree *root, struct rehearsal *ret, struct e
                               *tenants = tree_get(root, "tenants");
     int number = 0;
     int rc = known_keys(root, keys, err);
-    if (rc == 0 && (!nodes || nodes->kind != TREE_LIST || !nodes->count))
+    if (!rc && (!nodes || nodes->kind != TREE_LIST || !nodes->count))
         rc = tree_fail(nodes ? nodes : root, err, "nodes: a list with at least one group");
-    if (rc == 0)
+    if (!rc)
         rc = read_time(root, "start", &ret->start_ms, err);
-    if (rc == 0)
-        tree_each(child, nodes)
-            rc = rc < 0 ? rc : add_nodes(child, ++number, ret, err);
-    if (rc == 0 && tenants)
-        tree_each(child, tenants)
-            rc = rc < 0 ? rc : read_tenant(child, ret, err);
+    if (!rc)
+        tree_each(child, nodes) {
+            if (!rc)
+                rc = add_nodes(child, ++number, ret, err);
+        }
+    if (!rc && tenants)
+        tree_each(child, tenants) {
+            if (!rc)
+                rc = read_tenant(child, ret, err);
+        }
     return rc;
 }
 
@@ -192,7 +198,7 @@ int sim_read_cluster(const char *path, struct rehearsal *ret, struct error *err)
     struct tree *root;
     int rc = read_yaml(path, &arena, &root, err);
     ret->start_ms = 10000;
-    if (rc == 0 && read_cluster(root, ret, err) < 0)
+    if (!rc && read_cluster(root, ret, err))
         rc = error_wrap(err, "%s", path);
     arena_fini(&arena);
     return rc;
@@ -220,7 +226,7 @@ static int read_draw(const struct tree *map, const char *key, bool durations, co
     else if (node)
         rc = tree_read_string(node, &text, err);
     struct error why = {0};
-    if (rc == 0 && sim_draw_parse(number[0] ? number : text, durations, ret, &why) < 0)
+    if (!rc && sim_draw_parse(number[0] ? number : text, durations, ret, &why))
         rc = tree_fail(node ? node : map, err, "%s: %s (%s)", key, why.text, why.hint);
     return rc;
 }
@@ -233,9 +239,9 @@ static int read_stream(const struct tree *map, bool generated, struct stream *re
                                        "priority", "max_runtime", "topology",  NULL};
     *ret = (struct stream){.tenant = "default", .name = "job", .count = 1};
     int rc = known_keys(map, keys, err);
-    if (rc == 0 && !tree_get(map, "duration"))
+    if (!rc && !tree_get(map, "duration"))
         rc = tree_fail(map, err, "a job needs a duration");
-    if (rc == 0 && generated && !tree_get(map, "every"))
+    if (!rc && generated && !tree_get(map, "every"))
         rc = tree_fail(map, err, "every: how far apart they are submitted");
     const struct {
         const char *key, *fallback;
@@ -246,17 +252,19 @@ static int read_stream(const struct tree *map, bool generated, struct stream *re
         {"nodes", "1", false, &ret->nodes},       {"nodes_min", "0", false, &ret->min_nodes},
         {"workers", "1", false, &ret->workers},   {"slots", "1", false, &ret->slots},
         {"priority", "0", false, &ret->priority}, {"max_runtime", "0", true, &ret->runtime}};
-    for (size_t i = 0; rc == 0 && i < sizeof(draws) / sizeof(draws[0]); i++)
+    for (size_t i = 0; !rc && i < sizeof(draws) / sizeof(draws[0]); i++)
         rc = read_draw(map, draws[i].key, draws[i].durations, draws[i].fallback, draws[i].to, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_time(map, "submit", &ret->submit_ms, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(map, "count", &ret->count, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_name(map, "name", ret->name, sizeof(ret->name), err);
-    if (rc == 0)
+    if (!rc)
         rc = read_name(map, "topology", ret->topology, sizeof(ret->topology), err);
-    return rc < 0 ? rc : read_name(map, "tenant", ret->tenant, sizeof(ret->tenant), err);
+    if (rc)
+        return rc;
+    return read_name(map, "tenant", ret->tenant, sizeof(ret->tenant), err);
 }
 
 static int draw_job(const struct stream *stream, struct rng *rng, int64_t submit_ms, int number,
@@ -286,7 +294,7 @@ static int add_stream(const struct stream *stream, struct rng *rng, int limit,
 {
     double now_ms = (double)stream->submit_ms;
     int rc = 0;
-    for (int i = 0; rc == 0 && i < stream->count && (!limit || ret->jobs_count < limit); i++) {
+    for (int i = 0; !rc && i < stream->count && (!limit || ret->jobs_count < limit); i++) {
         rc = draw_job(stream, rng, sim_ms(now_ms), i + 1, ret, err);
         now_ms += sim_draw_next(&stream->every, rng);
     }
@@ -302,10 +310,10 @@ static int read_list(const struct tree *list, bool generated, struct rng *rng, i
     struct stream *stream = calloc(1, sizeof(*stream));
     if (!stream)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    for (child = tree_first(list); rc == 0 && child; child = child->next) {
+    for (child = tree_first(list); !rc && child; child = child->next) {
         rng_fork(rng, &own); /* a stream does not depend on the others */
         rc = read_stream(child, generated, stream, err);
-        if (rc == 0)
+        if (!rc)
             rc = add_stream(stream, &own, limit, ret, err);
     }
     free(stream);
@@ -319,12 +327,12 @@ static int read_jobs(const struct tree *root, int limit, struct rehearsal *ret, 
     int seed = 1;
     struct rng rng;
     int rc = known_keys(root, keys, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_count(root, "seed", &seed, err);
     rng_seed(&rng, (uint64_t)seed);
-    if (rc == 0 && jobs)
+    if (!rc && jobs)
         rc = read_list(jobs, false, &rng, limit, ret, err);
-    if (rc == 0 && streams)
+    if (!rc && streams)
         rc = read_list(streams, true, &rng, limit, ret, err);
     return rc;
 }
@@ -334,7 +342,7 @@ static int read_workload_yaml(const char *path, int limit, struct rehearsal *ret
     struct arena arena;
     struct tree *root;
     int rc = read_yaml(path, &arena, &root, err);
-    if (rc == 0 && read_jobs(root, limit, ret, err) < 0)
+    if (!rc && read_jobs(root, limit, ret, err))
         rc = error_wrap(err, "%s", path);
     arena_fini(&arena);
     return rc;
@@ -345,11 +353,11 @@ int sim_read_workload(const char *path, int limit, struct rehearsal *ret, struct
     int rc = str_ends(path, ".csv")   ? sim_read_csv(path, limit, ret, err)
              : str_ends(path, ".swf") ? sim_read_swf(path, limit, ret, err)
                                       : read_workload_yaml(path, limit, ret, err);
-    for (int i = 0; rc == 0 && i < ret->jobs_count; i++)
+    for (int i = 0; !rc && i < ret->jobs_count; i++)
         if (!add_tenant(ret, ret->jobs[i].tenant))
             rc =
                 error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tenants", REHEARSAL_TENANTS_MAX);
-    if (rc == 0 && !ret->jobs_count)
+    if (!rc && !ret->jobs_count)
         rc = error_set(err, E_INVALID_ARGUMENT, "%s has no job", path);
     return rc;
 }

@@ -11,7 +11,7 @@ int sim_read_text(const char *path, char **ret, size_t *ret_size, struct error *
     char absolute[PATH_MAX];
     struct disk disk = disk_os();
     int rc = paths_absolute(absolute, sizeof(absolute), path, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     return disk.read_file(disk.self, absolute, SIM_FILE_MAX_BYTES, ret, ret_size, err);
 }

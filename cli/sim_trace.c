@@ -77,7 +77,7 @@ enum column {
 static int read_ms(const char *word, int64_t *ret)
 {
     double seconds;
-    if (parse_f64(word, &seconds, NULL) < 0)
+    if (parse_f64(word, &seconds, NULL))
         return parse_duration(word, ret, NULL);
     *ret = sim_ms(seconds * 1000);
     return seconds >= 0 ? 0 : E_INVALID_ARGUMENT;
@@ -87,7 +87,7 @@ static int read_int(const char *word, int64_t min, int *ret)
 {
     int64_t value;
     int rc = parse_i64(word, min, SIM_COUNT_MAX, &value, NULL);
-    if (rc == 0)
+    if (!rc)
         *ret = (int)value;
     return rc;
 }
@@ -147,7 +147,7 @@ static int read_row(struct lines *lines, char *line, const enum column *names, i
     (void)str_printf(job->name, sizeof(job->name), "line-%d", lines->number);
     job->nodes_min = 0;
     for (int i = 0; i < found && i < count; i++)
-        if (*words[i] && set_column(job, names[i], words[i]) < 0)
+        if (*words[i] && set_column(job, names[i], words[i]))
             return fail_at_line(lines, err, columns[names[i]], words[i]);
     if (job->nodes_min < 1 || job->nodes_min > job->nodes_max)
         job->nodes_min = job->nodes_max;
@@ -169,10 +169,9 @@ int sim_read_csv(const char *path, int limit, struct rehearsal *ret, struct erro
     enum column names[FIELDS_MAX];
     int count = 0;
     int rc = open_lines(path, &lines, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_header(&lines, names, &count, err);
-    for (char *line;
-         rc == 0 && (!limit || ret->jobs_count < limit) && (line = next_line(&lines, '#'));)
+    for (char *line; !rc && (!limit || ret->jobs_count < limit) && (line = next_line(&lines, '#'));)
         rc = read_row(&lines, line, names, count, ret, err);
     free(lines.text);
     return rc;
@@ -189,7 +188,7 @@ static int read_swf_line(struct lines *lines, char *line, int slots, struct rehe
     double values[FIELDS_MAX] = {0};
     int count = split_line(line, " \t", true, words);
     for (int i = 0; i < count; i++)
-        if (parse_f64(words[i], &values[i], NULL) < 0)
+        if (parse_f64(words[i], &values[i], NULL))
             return fail_at_line(lines, err, "no number:", words[i]);
     int wanted = sim_whole(values[values[SWF_WANTED] > 0 ? SWF_WANTED : SWF_USED], 0);
     if (count <= SWF_USER || wanted < 1 || values[SWF_RUN] < 0)
@@ -212,8 +211,7 @@ int sim_read_swf(const char *path, int limit, struct rehearsal *ret, struct erro
     struct lines lines;
     int rc = open_lines(path, &lines, err);
     int slots = ret->nodes_count ? ret->nodes[0].slots : 1;
-    for (char *line;
-         rc == 0 && (!limit || ret->jobs_count < limit) && (line = next_line(&lines, ';'));)
+    for (char *line; !rc && (!limit || ret->jobs_count < limit) && (line = next_line(&lines, ';'));)
         rc = read_swf_line(&lines, line, slots > 0 ? slots : 1, ret, err);
     free(lines.text);
     return rc;
