@@ -128,7 +128,7 @@ static int add_value(const struct parser *parser, const struct args_option *row,
     struct args *args = parser->args;
     if (row->kind != ARGS_FLAG) {
         int rc = check_type(row, text, parser->err);
-        if (rc == 0)
+        if (!rc)
             rc = check_choice(row, text, parser->err);
         if (rc) {
             error_wrap(parser->err, "%s: %s%s", parser->command->program,
@@ -189,7 +189,7 @@ static int read_letters(struct parser *parser, const char *word)
             return usage_error(parser, "unknown option %.100s", word);
         if (row->kind != ARGS_FLAG && !*text)
             rc = next_word(parser, row, &text);
-        if (rc == 0)
+        if (!rc)
             rc = add_value(parser, row, row->kind == ARGS_FLAG ? "" : text);
         if (rc || row->kind != ARGS_FLAG)
             return rc;
@@ -260,9 +260,9 @@ int args_parse(const struct args_command *command, int argc, char *const *argv, 
     args.words = calloc((size_t)argc + 1, sizeof(*args.words));
     if (!args.values || !args.words)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "no memory left to read the command line");
-    while (rc == 0 && !args.help && parser.at < argc)
+    while (!rc && !args.help && parser.at < argc)
         rc = read_word(&parser);
-    if (rc == 0 && !args.help)
+    if (!rc && !args.help)
         rc = check_required(&parser);
     if (rc)
         args_fini(&args);

@@ -214,7 +214,7 @@ void args_complete(const struct args_command *command, size_t count, const char 
     }
     for (const struct args_option *row = command->options; row->name && partial[0] == '-'; row++) {
         char word[STR_DISTANCE_LENGTH_MAX + 3];
-        if (!args_is_positional(row) && str_printf(word, sizeof(word), "--%s", row->name) == 0 &&
+        if (!args_is_positional(row) && !str_printf(word, sizeof(word), "--%s", row->name) &&
             str_starts(word, partial))
             fn(arg, word, row->help);
     }

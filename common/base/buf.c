@@ -94,7 +94,7 @@ int buf_vprintf(struct buf *buf, const char *fmt, va_list ap)
     va_copy(again, ap);
     int length = vsnprintf(NULL, 0, fmt, ap);
     int rc = length < 0 ? fail_append(buf) : reserve_bytes(buf, (size_t)length);
-    if (rc == 0) {
+    if (!rc) {
         vsnprintf(buf->data + buf->size, (size_t)length + 1, fmt, again);
         buf->size += (size_t)length;
     }

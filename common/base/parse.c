@@ -88,7 +88,7 @@ int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, in
     memcpy(low, text, size);
     low[size] = '\0';
     int rc = parse_i64(low, min, max, &from, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     to = from;
     if (*rest) {
@@ -97,7 +97,7 @@ int parse_range(const char *text, int64_t min, int64_t max, int64_t *ret_low, in
             return error_set(err, E_INVALID_ARGUMENT, "\"%.40s\" is no range", text);
         rc = parse_i64(rest + between, from, max, &to, err);
     }
-    if (rc == 0) {
+    if (!rc) {
         *ret_low = from;
         *ret_high = to;
     }
@@ -203,7 +203,7 @@ int parse_duration(const char *text, int64_t *ret_ms, struct error *err)
         return 0;
     }
     int rc = *p ? 0 : E_INVALID_ARGUMENT;
-    while (rc == 0 && *p) {
+    while (!rc && *p) {
         uint64_t part = 0;
         const char *unit_at = p + strspn(p, "0123456789.");
         const struct unit *unit = take_unit(&unit_at, time_units);
@@ -213,7 +213,7 @@ int parse_duration(const char *text, int64_t *ret_ms, struct error *err)
         }
         last_factor = unit->factor;
         rc = take_quantity(&p, time_units, &part);
-        if (rc == 0 && (__builtin_add_overflow(total, part, &total) || total > INT64_MAX))
+        if (!rc && (__builtin_add_overflow(total, part, &total) || total > INT64_MAX))
             rc = E_OUT_OF_RANGE;
     }
     if (rc == E_OUT_OF_RANGE)
@@ -256,9 +256,9 @@ int parse_bytes(const char *text, uint64_t *ret_bytes, struct error *err)
     uint64_t value = 0;
     const char *p = text;
     int rc = take_quantity(&p, byte_units, &value);
-    if (rc == 0 && *p)
+    if (!rc && *p)
         rc = E_INVALID_ARGUMENT;
-    if (rc == 0 && value > INT64_MAX)
+    if (!rc && value > INT64_MAX)
         rc = E_OUT_OF_RANGE;
     if (rc == E_OUT_OF_RANGE)
         return error_set(err, rc, "%.40s is too large", text);

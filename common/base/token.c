@@ -61,15 +61,14 @@ static bool is_pin(const char *pin)
 {
     uint8_t bytes[TOKEN_HASH_BYTES];
     size_t size;
-    return strlen(pin) == TOKEN_PIN_LENGTH &&
-           base64url_decode(pin, bytes, sizeof(bytes), &size) == 0;
+    return strlen(pin) == TOKEN_PIN_LENGTH && !base64url_decode(pin, bytes, sizeof(bytes), &size);
 }
 
 int token_check(const char *text, char ret_role[TOKEN_ROLE_MAX + 1], struct error *err)
 {
     char plain[TOKEN_MAX] = "";
     const char *pin = token_pin(text);
-    if (token_plain(text, plain) != 0)
+    if (token_plain(text, plain))
         return error_set(err, E_UNAUTHENTICATED, "this is not a Muster token");
     if (pin && !is_pin(pin))
         return error_set(err, E_UNAUTHENTICATED,

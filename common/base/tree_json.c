@@ -305,7 +305,7 @@ static int read_entry(struct json *json, bool *ret_more)
         value.column = json->column;
     }
     rc = read_value(json, &value);
-    if (rc == 0)
+    if (!rc)
         rc = tree_parse_add(&json->parse, &value);
     if (rc)
         return rc;
@@ -325,11 +325,11 @@ int tree_parse_json(const struct tree_input *input, struct arena *arena, struct 
     struct json json = {.line = 1, .column = 1};
     bool more = true;
     int rc = tree_parse_init(&json.parse, input, arena, err);
-    if (rc == 0) {
+    if (!rc) {
         json.at = json.parse.input->text;
         json.end = json.at + json.parse.input->size;
     }
-    while (rc == 0 && more)
+    while (!rc && more)
         rc = read_entry(&json, &more);
     if (rc)
         return rc;

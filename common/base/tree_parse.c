@@ -186,7 +186,7 @@ static int refuse_duplicates(const struct tree_parse *parse, const struct tree *
     tree_each(child, map)
         sorted[n++] = child;
     qsort(sorted, n, sizeof(struct tree *), by_key_then_place);
-    for (size_t i = 1; i < n && rc == 0; i++)
+    for (size_t i = 1; i < n && !rc; i++)
         if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
             rc = tree_parse_fail(parse, sorted[i]->line, sorted[i]->column,
                                  "the key '%.80s' was already given on line %d", sorted[i]->key,

@@ -239,7 +239,7 @@ int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct 
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     input = yaml.parse.input;
     yaml_parser_set_input_string(&parser, (const unsigned char *)input->text, input->size);
-    while (rc == 0 && !end) {
+    while (!rc && !end) {
         yaml_event_t event;
         if (!yaml_parser_parse(&parser, &event)) {
             rc = scanner_error(&yaml, &parser);
@@ -250,11 +250,11 @@ int tree_parse_yaml(const struct tree_input *input, struct arena *arena, struct 
         yaml_event_delete(&event);
     }
     yaml_parser_delete(&parser);
-    if (rc == 0 && !yaml.parse.root) {
+    if (!rc && !yaml.parse.root) {
         struct tree nothing = {.kind = TREE_NULL, .line = 1, .column = 1};
         rc = tree_parse_add(&yaml.parse, &nothing);
     }
-    if (rc == 0)
+    if (!rc)
         *ret = yaml.parse.root;
     return rc;
 }

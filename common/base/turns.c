@@ -49,7 +49,7 @@ static struct turns_share *share_of(struct turns *turns, uint64_t whose)
     if (share)
         return share;
     share = malloc(sizeof(*share));
-    if (!share || map_set(&turns->shares, whose, share, NULL) < 0) {
+    if (!share || map_set(&turns->shares, whose, share, NULL)) {
         free(share);
         return &turns->common;
     }

@@ -71,7 +71,7 @@ static int bind_path(const char *url, int *ret_fd, struct error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *path = net_bind_path(url);
-    if (!*path || str_copy(address.sun_path, sizeof(address.sun_path), path) != 0)
+    if (!*path || str_copy(address.sun_path, sizeof(address.sun_path), path))
         return error_set(err, E_INVALID_ARGUMENT, "cannot listen at %s: a path has 1 to %zu bytes",
                          url, sizeof(address.sun_path) - 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -108,8 +108,8 @@ static int handed_over(const struct addrinfo *address)
 {
     const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
     int64_t owner, count;
-    if (!pid || !fds || parse_i64(pid, 1, INT32_MAX, &owner, NULL) != 0 || owner != getpid() ||
-        parse_i64(fds, 1, HANDED_MAX, &count, NULL) != 0)
+    if (!pid || !fds || parse_i64(pid, 1, INT32_MAX, &owner, NULL) || owner != getpid() ||
+        parse_i64(fds, 1, HANDED_MAX, &count, NULL))
         return -1;
     for (int fd = HANDED_FIRST; fd < HANDED_FIRST + count; fd++) {
         struct sockaddr_storage bound = {0};
@@ -176,7 +176,7 @@ static int bind_port(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], st
     if (fd < 0)
         return fail_to_listen(url, err);
     if (str_printf(ret_url, NET_URL_MAX, "%.*s:%d", (int)(strrchr(url, ':') - url), url,
-                   bound_port(fd)) < 0) {
+                   bound_port(fd))) {
         close(fd);
         return error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes",
                          NET_URL_MAX - 1);
@@ -190,5 +190,7 @@ int net_bind(const char *url, int *ret_fd, char ret_url[NET_URL_MAX], struct err
     if (net_url_tcp(url))
         return bind_port(url, ret_fd, ret_url, err);
     int rc = bind_path(url, ret_fd, err);
-    return rc == 0 ? str_copy(ret_url, NET_URL_MAX, url) : rc;
+    if (rc)
+        return rc;
+    return str_copy(ret_url, NET_URL_MAX, url);
 }

@@ -61,7 +61,7 @@ static void call_due(void *arg)
 int net_calls_add(struct net_calls *calls, struct net_call *call, const struct net_call_how *how)
 {
     insist(how->on_answer);
-    if (map_set(&calls->all, call->id, call, NULL) != 0)
+    if (map_set(&calls->all, call->id, call, NULL))
         return E_RESOURCE_EXHAUSTED;
     call->calls = calls;
     call->on_answer = how->on_answer;

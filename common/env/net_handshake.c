@@ -147,9 +147,9 @@ static void pending_continue(struct worker *worker, struct pending *it)
     while (size < 0 && errno == EINTR);
     if (size < 0 && errno == EAGAIN)
         return;
-    if (size > 0 && !it->session && tls_server_new(worker->all->identity, &it->session, NULL) != 0)
+    if (size > 0 && !it->session && tls_server_new(worker->all->identity, &it->session, NULL))
         size = 0;
-    if (size <= 0 || tls_feed(it->session, bytes, (size_t)size) != 0) {
+    if (size <= 0 || tls_feed(it->session, bytes, (size_t)size)) {
         pending_drop(worker, it);
         return;
     }
@@ -277,7 +277,7 @@ int handshakes_new(struct loop *loop, struct tls_identity *identity, handshake_r
     cores = cores > NET_HANDSHAKE_THREADS_MAX ? NET_HANDSHAKE_THREADS_MAX : cores;
     for (int i = 0; i < cores || i < 1; i++) {
         all->workers_count++;
-        if (worker_start(all, &all->workers[i]) != 0) {
+        if (worker_start(all, &all->workers[i])) {
             handshakes_free(all);
             return error_set(err, E_RESOURCE_EXHAUSTED, "no descriptors for TLS");
         }

@@ -114,7 +114,7 @@ static int watch_socket(struct sp_listener *l, struct error *err);
 static void watch_again(void *arg)
 {
     struct sp_listener *l = arg;
-    if (watch_socket(l, NULL) != 0)
+    if (watch_socket(l, NULL))
         loop_timer_set(l->loop, &l->accept, loop_now_ms(l->loop) + ACCEPT_AGAIN_MS, watch_again, l);
 }
 
@@ -183,20 +183,23 @@ static int prepare_tls(struct sp_listener *l, const struct net_address *address,
         return error_set(err, E_INVALID_ARGUMENT, "cannot listen at %s: TLS needs a key",
                          address->url);
     int rc = tls_identity_new(address->key, &l->identity, err);
-    return rc != 0 ? rc
-                   : handshakes_new(l->loop, l->identity, welcome_secure, l, &l->handshakes, err);
+    if (rc)
+        return rc;
+    return handshakes_new(l->loop, l->identity, welcome_secure, l, &l->handshakes, err);
 }
 
 static int listen_at(struct sp_listener *l, const struct net_address *address, struct error *err)
 {
     char url[NET_URL_MAX];
     int rc = address->tls ? prepare_tls(l, address, err) : 0;
-    if (rc == 0)
+    if (!rc)
         rc = net_bind(address->url, &l->fd, url, err);
-    if (rc == 0 && str_printf(l->url, sizeof(l->url), "%s%s", address->tls ? "tls+" : "", url) != 0)
+    if (!rc && str_printf(l->url, sizeof(l->url), "%s%s", address->tls ? "tls+" : "", url))
         rc = error_set(err, E_INVALID_ARGUMENT, "the address is longer than %d bytes",
                        NET_URL_MAX - 1);
-    return rc == 0 ? watch_socket(l, err) : rc;
+    if (rc)
+        return rc;
+    return watch_socket(l, err);
 }
 
 static void serve_turn(void *arg, struct list *turn)
@@ -232,7 +235,7 @@ int sp_listener_new(struct loop *loop, const struct net_address *address,
     list_init(&l->resting);
     begin_fair(l);
     int rc = listen_at(l, address, err);
-    if (rc != 0) {
+    if (rc) {
         sp_listener_free(l);
         return rc;
     }

@@ -12,15 +12,15 @@ static int local_dial(void *self, const char *url, struct net_dialer **ret, stru
 {
     struct net_address address;
     int rc = net_address_parse(url, &address, err);
-    if (rc == 0 && address.tls)
+    if (!rc && address.tls)
         rc = error_set(err, E_UNIMPLEMENTED, "%s is not of this machine", url);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct net_dialer *d = calloc(1, sizeof(*d));
     if (!d)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to connect to %s", url);
     rc = nng_dialing_new(self, address.url, &d->nng, err);
-    if (rc != 0)
+    if (rc)
         free(d);
     else
         *ret = d;

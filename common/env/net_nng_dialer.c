@@ -277,15 +277,15 @@ int nng_dialing_call(struct nng_dialing *d, const void *bytes, size_t size, int6
     struct net_call_how how = {timeout_ms, on_answer, arg};
     struct call *call = NULL;
     int rc = net_calls_check(&d->calls, size, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     rc = call_new(d, bytes, size, &call);
-    if (rc == 0 && net_calls_add(&d->calls, &call->call, &how) != 0) {
+    if (!rc && net_calls_add(&d->calls, &call->call, &how)) {
         nng_msg_free(call->message);
         free(call);
         rc = E_RESOURCE_EXHAUSTED;
     }
-    if (rc != 0)
+    if (rc)
         return error_set(err, rc, "no memory for a message of %zu bytes", size);
     pthread_mutex_lock(&d->lock);
     list_push_back(&d->queue, &call->link);

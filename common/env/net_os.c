@@ -33,13 +33,13 @@ static int net_listen(void *self, const char *url, int max_in_flight, net_reques
     struct net_address address;
     struct net_service service = {max_in_flight, on_request, on_gone, arg};
     int rc = net_address_parse(url, &address, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct net_listener *l = calloc(1, sizeof(*l));
     if (!l)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to listen at %s", url);
     rc = sp_listener_new(net->loop, &address, &service, &l->sp, err);
-    if (rc != 0) {
+    if (rc) {
         free(l);
         return rc;
     }
@@ -95,7 +95,7 @@ static int net_dial(void *self, const char *url, struct net_dialer **ret, struct
     struct net_os *net = self;
     struct net_address address;
     int rc = net_address_parse(url, &address, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct net_dialer *d = calloc(1, sizeof(*d));
     if (!d)
@@ -104,7 +104,7 @@ static int net_dial(void *self, const char *url, struct net_dialer **ret, struct
         rc = tls_dialer_new(net->loop, &address, &d->tls, err);
     else
         rc = nng_dialing_new(net->nng, address.url, &d->nng, err);
-    if (rc != 0) {
+    if (rc) {
         free(d);
         return rc;
     }

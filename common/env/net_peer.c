@@ -105,7 +105,7 @@ static void peer_keep(struct peer *p, const struct iovec *parts, int count, size
         size_t skip = sent < parts[i].iov_len ? sent : parts[i].iov_len;
         sent -= skip;
         if (buf_append(&p->unsent, (const char *)parts[i].iov_base + skip,
-                       parts[i].iov_len - skip) != 0) {
+                       parts[i].iov_len - skip)) {
             peer_break(p);
             return;
         }
@@ -121,7 +121,7 @@ static int peer_seal(struct peer *p, const struct iovec *parts, int count, size_
     size_t at = 0;
     int rc = 0;
     if (size > PEER_RECORD_BYTES) {
-        for (int i = 0; rc == 0 && i < count; i++)
+        for (int i = 0; !rc && i < count; i++)
             rc = tls_write(p->tls, parts[i].iov_base, parts[i].iov_len);
         return rc;
     }
@@ -239,7 +239,7 @@ static bool peer_serve(struct peer *p, const struct sp_message *message)
     struct sp_listener *l = p->listener;
     struct request *request = calloc(1, sizeof(*request));
     uint64_t number = l->last_request + 1;
-    if (!request || map_set(&l->open, number, request, NULL) != 0) {
+    if (!request || map_set(&l->open, number, request, NULL)) {
         free(request);
         return false;
     }
@@ -301,13 +301,13 @@ static bool peer_receive(struct peer *p, const uint8_t *bytes, size_t size)
 {
     struct sp_listener *l = p->listener;
     if (p->received.size > 0)
-        return standing_may_receive(p, size) && buf_append(&p->received, bytes, size) == 0 &&
+        return standing_may_receive(p, size) && !buf_append(&p->received, bytes, size) &&
                peer_serve_received(p);
     int64_t taken = peer_serve_messages(p, bytes, size);
     if (taken < 0)
         return false;
     size -= (size_t)taken;
-    if (!standing_may_receive(p, size) || buf_append(&p->received, bytes + taken, size) != 0)
+    if (!standing_may_receive(p, size) || buf_append(&p->received, bytes + taken, size))
         return false;
     p->begun_ms = loop_now_ms(l->loop);
     standing_count(p);
@@ -334,7 +334,7 @@ static bool peer_receive_raw(struct peer *p, size_t size)
 {
     if (!p->tls)
         return peer_receive(p, p->listener->bytes, size);
-    return tls_feed(p->tls, p->listener->bytes, size) == 0 && peer_receive_opened(p);
+    return !tls_feed(p->tls, p->listener->bytes, size) && peer_receive_opened(p);
 }
 
 /* Edge-triggered: after a read that was not filled nothing is left, and later data is reported. An
@@ -415,8 +415,8 @@ struct peer *peer_new(struct sp_listener *l, int fd, struct tls_session *tls)
     struct iovec greeting = {(void *)sp_greeting_rep, SP_GREETING_BYTES};
     peer_write(p, &greeting, 1, SP_GREETING_BYTES);
     uint32_t events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-    if (map_set(&l->numbers, p->number, p, NULL) != 0 ||
-        loop_watch(l->loop, fd, events, peer_event, p, NULL) != 0) {
+    if (map_set(&l->numbers, p->number, p, NULL) ||
+        loop_watch(l->loop, fd, events, peer_event, p, NULL)) {
         peer_free(p);
         return NULL;
     }

@@ -67,7 +67,7 @@ static int explain_connect(const char *url, int64_t wait_ms, struct error *err)
 static int connect_path(const char *url, int64_t wait_ms, int *ret_fd, struct error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (str_copy(address.sun_path, sizeof(address.sun_path), net_url_path(url)) != 0)
+    if (str_copy(address.sun_path, sizeof(address.sun_path), net_url_path(url)))
         return error_set(err, E_INVALID_ARGUMENT, "%s: the path is too long", url);
     *ret_fd =
         connect_until((struct sockaddr *)&address, sizeof(address), clock_os_now_ms() + wait_ms);
@@ -100,7 +100,7 @@ static int connect_port(const char *url, int64_t wait_ms, int *ret_fd, struct er
 static int connect_to(const char *url, int64_t wait_ms, int *ret_fd, struct error *err)
 {
     int rc = net_url_check(url, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     return net_url_path(url) ? connect_path(url, wait_ms, ret_fd, err)
                              : connect_port(url, wait_ms, ret_fd, err);
@@ -110,7 +110,7 @@ int net_reach(const char *url, int64_t wait_ms, struct error *err)
 {
     int fd;
     int rc = connect_to(url, wait_ms, &fd, err);
-    if (rc == 0)
+    if (!rc)
         close(fd);
     return rc;
 }
@@ -123,7 +123,7 @@ static ssize_t answer_to(const char *url, const void *words, size_t size, int64_
     struct error ignored;
     ssize_t got = -1;
     int fd;
-    if (connect_to(url, wait_ms, &fd, &ignored) != 0)
+    if (connect_to(url, wait_ms, &fd, &ignored))
         return -1;
     if (send(fd, words, size, MSG_NOSIGNAL) == (ssize_t)size &&
         wait_ready(fd, POLLIN, clock_os_now_ms() + wait_ms))

@@ -29,7 +29,7 @@ bool standing_enter(struct peer *p)
     struct origin *origin = strmap_get(all, p->name);
     if (!origin) {
         origin = calloc(1, sizeof(*origin));
-        if (!origin || strmap_set(all, p->name, origin, NULL) != 0) {
+        if (!origin || strmap_set(all, p->name, origin, NULL)) {
             free(origin);
             return false;
         }

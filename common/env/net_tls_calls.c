@@ -50,15 +50,14 @@ int tls_call_new(struct net_calls *calls, const void *bytes, size_t size,
                  const struct net_call_how *how, struct tls_call **ret, struct error *err)
 {
     int rc = net_calls_check(calls, size, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct tls_call *call = calloc(1, sizeof(*call));
     if (call) {
         list_init(&call->link);
         call->call.id = net_calls_number(calls);
     }
-    if (!call || fill_frame(call, bytes, size) != 0 ||
-        net_calls_add(calls, &call->call, how) != 0) {
+    if (!call || fill_frame(call, bytes, size) || net_calls_add(calls, &call->call, how)) {
         if (call)
             buf_fini(&call->frame);
         free(call);

@@ -141,7 +141,7 @@ static bool send_queue(struct tls_dialer *d)
         call->sent = true;
         int rc = tls_write(d->tls, call->frame.data, call->frame.size);
         buf_fini(&call->frame);
-        if (rc != 0 || !send_output(d))
+        if (rc || !send_output(d))
             return false;
     }
     return true;
@@ -206,7 +206,7 @@ static bool take_received(struct tls_dialer *d)
     int64_t taken = take_messages(d, (const uint8_t *)now.data, now.size);
     bool good = taken >= 0;
     if (good && d->state >= GREETING && (size_t)taken < now.size)
-        good = buf_append(&d->received, now.data + taken, now.size - (size_t)taken) == 0;
+        good = !buf_append(&d->received, now.data + taken, now.size - (size_t)taken);
     buf_fini(&now);
     return good;
 }
@@ -221,7 +221,7 @@ static bool open_bytes(struct tls_dialer *d)
             return false;
         if (size == 0)
             break;
-        if (buf_append(&d->received, bytes, (size_t)size) != 0)
+        if (buf_append(&d->received, bytes, (size_t)size))
             return false;
         any = true;
     }
@@ -235,7 +235,7 @@ static void keep_ticket(struct tls_dialer *d)
 {
     struct buf fresh;
     buf_init(&fresh, TLS_RESUME_MAX_BYTES);
-    if (tls_client_ticket(d->tls, &fresh) == 0) {
+    if (!tls_client_ticket(d->tls, &fresh)) {
         buf_fini(&d->ticket);
         d->ticket = fresh;
     } else {
@@ -248,7 +248,7 @@ static bool continue_handshake(struct tls_dialer *d)
 {
     struct error why = {0};
     int rc = tls_handshake(d->tls, &why);
-    bool sent = rc <= 0 || tls_write(d->tls, greeting_req, sizeof(greeting_req)) == 0;
+    bool sent = rc <= 0 || !tls_write(d->tls, greeting_req, sizeof(greeting_req));
     sent = send_output(d) && sent;
     if (rc < 0) {
         buf_fini(&d->ticket);
@@ -268,7 +268,7 @@ static bool continue_handshake(struct tls_dialer *d)
 /* False: the connection is no more, or the dialer was closed. */
 static bool continue_with(struct tls_dialer *d, const uint8_t *bytes, size_t size)
 {
-    if (tls_feed(d->tls, bytes, size) != 0) {
+    if (tls_feed(d->tls, bytes, size)) {
         connection_lost(d);
         return false;
     }
@@ -333,7 +333,7 @@ static void begin_proof(struct tls_dialer *d)
         failed_errno(d, problem ? problem : errno);
         return;
     }
-    if (tls_client_new(d->identity, d->pins, &d->tls, &why) != 0) {
+    if (tls_client_new(d->identity, d->pins, &d->tls, &why)) {
         attempt_failed(d, &why);
         return;
     }
@@ -378,10 +378,10 @@ static void try_next(struct tls_dialer *d)
     d->state = CONNECTING;
     int problem = connect(d->fd, to->ai_addr, to->ai_addrlen) == 0 ? 0 : errno;
     if (problem == 0 || problem == EINPROGRESS)
-        problem = loop_watch(d->loop, d->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event, d,
-                             NULL) == 0
-                      ? 0
-                      : ENOMEM;
+        problem =
+            loop_watch(d->loop, d->fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, on_event, d, NULL)
+                ? ENOMEM
+                : 0;
     if (problem != 0)
         failed_errno(d, problem);
     else
@@ -477,11 +477,11 @@ int tls_dialer_new(struct loop *loop, const struct net_address *address, struct 
         rc = error_set(err, E_INVALID_ARGUMENT, "%s: no host and port", address->url);
         error_hint(err, "write tcp://host:port; an IPv6 host in brackets");
     }
-    if (rc == 0)
+    if (!rc)
         rc = tls_identity_new(address->key[0] ? address->key : NULL, &d->identity, err);
-    if (rc == 0)
+    if (!rc)
         rc = tls_check_pins(d->pins, err);
-    if (rc != 0) {
+    if (rc) {
         tls_dialer_free(d);
         return rc;
     }
@@ -543,7 +543,7 @@ int tls_dialer_call(struct tls_dialer *d, const void *bytes, size_t size, int64_
     struct net_call_how how = {timeout_ms, on_answer, arg};
     struct tls_call *call;
     int rc = tls_call_new(&d->calls, bytes, size, &how, &call, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     list_push_back(&d->queue, &call->link);
     if (d->state == CONNECTED && !send_queue(d))

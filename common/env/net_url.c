@@ -130,7 +130,7 @@ int net_address_parse(const char *text, struct net_address *ret, struct error *e
     memcpy(address.url, url, length);
     struct str rest = str_of(query ? query + 1 : ""), part;
     while (str_next(&rest, '&', &part))
-        if (set_query(part, &address) != 0)
+        if (set_query(part, &address))
             return error_set(err, E_INVALID_ARGUMENT,
                              "\"%.*s\" in an address: key=FILE or pin=PIN is understood",
                              (int)part.size, part.data);
@@ -147,16 +147,17 @@ int net_address_secure(const char *url, const char *key, const char *pins,
     bool has_key = key && *key, has_pins = pins && *pins;
     char path[NET_ADDRESS_MAX] = "";
     int rc = has_key ? escape_path(key, path) : 0;
-    if (rc == 0)
+    if (!rc)
         rc = str_printf(ret, NET_ADDRESS_MAX, "%s%s%s%s%s%s%s%s", tls_prefix, url,
                         has_key || has_pins ? "?" : "", has_key ? "key=" : "", path,
                         has_key && has_pins ? "&" : "", has_pins ? "pin=" : "",
                         has_pins ? pins : "");
-    return rc == 0 ? 0
-                   : error_set(err, E_INVALID_ARGUMENT,
-                               "the address with its keys is longer than "
-                               "%d bytes",
-                               NET_ADDRESS_MAX - 1);
+    if (rc)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "the address with its keys is longer than "
+                         "%d bytes",
+                         NET_ADDRESS_MAX - 1);
+    return 0;
 }
 
 void net_address_plain(const char *address, char ret[NET_URL_MAX])

@@ -66,7 +66,7 @@ int proc_start_ticks(pid_t pid, uint64_t *ret, struct error *err)
 bool proc_alive(pid_t pid, uint64_t start_ticks)
 {
     struct proc_stat stat;
-    return proc_stat_read(pid, &stat) == 0 && stat.state != 'Z' && stat.state != 'X' &&
+    return !proc_stat_read(pid, &stat) && stat.state != 'Z' && stat.state != 'X' &&
            (start_ticks == 0 || stat.start_ticks == start_ticks);
 }
 
@@ -167,11 +167,11 @@ static int family_read(struct family *family)
     int rc = 0;
     if (!dir)
         return E_INTERNAL;
-    while (rc == 0 && (entry = readdir(dir))) {
+    while (!rc && (entry = readdir(dir))) {
         struct proc_stat stat;
         int64_t pid;
-        if (parse_i64(entry->d_name, 1, INT32_MAX, &pid, NULL) == 0 &&
-            proc_stat_read((pid_t)pid, &stat) == 0)
+        if (!parse_i64(entry->d_name, 1, INT32_MAX, &pid, NULL) &&
+            !proc_stat_read((pid_t)pid, &stat))
             rc = family_add(family, (pid_t)pid, stat.parent);
     }
     closedir(dir);
@@ -185,7 +185,7 @@ int proc_descendants(pid_t pid, pid_t **ret_pids, size_t *ret_count, struct erro
     size_t max = family.count < PROC_DESCENDANTS_MAX ? family.count : PROC_DESCENDANTS_MAX;
     pid_t *found = calloc(max + 1, sizeof(*found));
     size_t count = 0;
-    if (rc == 0 && !found)
+    if (!rc && !found)
         rc = E_RESOURCE_EXHAUSTED;
     if (rc) {
         free(family.all);

@@ -268,7 +268,7 @@ static int start_child(struct child *child, struct proc *ret, struct error *err)
     child->report_fd = report[1];
     int rc = fork_child(child, &pid, err);
     close(report[1]);
-    if (rc == 0)
+    if (!rc)
         rc = await_exec(report[0], child, pid, err);
     close(report[0]);
     if (rc)

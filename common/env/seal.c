@@ -52,9 +52,9 @@ static bool take_word(struct seal_keys *keys, const char *word, size_t size)
     digits[size] = '\0';
     int rc = hex_decode(digits, keys->keys[keys->count], SEAL_KEY_BYTES);
     explicit_bzero(digits, sizeof(digits));
-    if (rc == 0)
+    if (!rc)
         name_key(keys, keys->count++);
-    return rc == 0;
+    return !rc;
 }
 
 int seal_keys_parse(const char *text, struct seal_keys *ret, struct error *err)
@@ -92,14 +92,16 @@ int seal_keys_read(const struct disk *disk, const char *path, struct seal_keys *
     char *data;
     size_t size;
     int rc = check_mode(path, err);
-    if (rc == 0)
+    if (!rc)
         rc = disk->read_file(disk->self, path, SEAL_FILE_MAX_BYTES, &data, &size, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     rc = seal_keys_parse(data, ret, err);
     explicit_bzero(data, size);
     free(data);
-    return rc < 0 ? error_wrap(err, "%s", path) : 0;
+    if (rc)
+        return error_wrap(err, "%s", path);
+    return 0;
 }
 
 int seal_keys_add(struct seal_keys *keys, const struct rng_source *rng, struct error *err)
@@ -204,14 +206,14 @@ int seal(const struct seal_keys *keys, const struct rng_source *rng, const struc
     memcpy(made + ID_AT, keys->ids[0], SEAL_ID_BYTES);
     rng->fill(rng->self, made + NONCE_AT, SEAL_NONCE_BYTES);
     int rc = open_cipher(keys, 0, &cipher, err);
-    if (rc == 0) {
+    if (!rc) {
         int code = gnutls_aead_cipher_encrypt(cipher, made + NONCE_AT, SEAL_NONCE_BYTES, name->data,
                                               name->size, SEAL_TAG_BYTES, plain->data, plain->size,
                                               made + TEXT_AT, &room);
         gnutls_aead_cipher_deinit(cipher);
         rc = code < 0 ? tls_fail(err, code, "sealing") : 0;
     }
-    if (rc == 0 && buf_append(out, made, whole) < 0)
+    if (!rc && buf_append(out, made, whole))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     free(made);
     return rc;
@@ -252,7 +254,7 @@ int seal_open(const struct seal_keys *keys, const struct seal_text *name,
     if (!plain)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = open_cipher(keys, at, &cipher, err);
-    if (rc == 0) {
+    if (!rc) {
         int code = gnutls_aead_cipher_decrypt(
             cipher, bytes + NONCE_AT, SEAL_NONCE_BYTES, name->data, name->size, SEAL_TAG_BYTES,
             bytes + TEXT_AT, sealed->size - TEXT_AT, plain, &plain_size);
@@ -260,7 +262,7 @@ int seal_open(const struct seal_keys *keys, const struct seal_text *name,
         if (code < 0)
             rc = error_set(err, E_DATA_LOSS, "it was changed since it was sealed");
     }
-    if (rc == 0 && buf_append(out, plain, plain_size) < 0)
+    if (!rc && buf_append(out, plain, plain_size))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     explicit_bzero(plain, room + 1);
     free(plain);

@@ -55,7 +55,7 @@ static int session_pull_timeout(gnutls_transport_ptr_t arg, unsigned wait_ms)
 static ssize_t session_push(gnutls_transport_ptr_t arg, const void *bytes, size_t size)
 {
     struct tls_session *s = arg;
-    if (buf_append(&s->out, bytes, size) == 0)
+    if (!buf_append(&s->out, bytes, size))
         return (ssize_t)size;
     gnutls_transport_set_errno(s->tls, ENOMEM);
     return -1;
@@ -68,11 +68,11 @@ static int session_start(struct tls_session *s)
         return rc;
     rc = gnutls_priority_set(s->tls, s->credentials->ciphers);
     gnutls_datum_t secret = {s->credentials->tickets, sizeof(s->credentials->tickets)};
-    if (rc == 0 && s->server)
+    if (!rc && s->server)
         rc = gnutls_session_ticket_enable_server(s->tls, &secret);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_credentials_set(s->tls, GNUTLS_CRD_CERTIFICATE, s->credentials->all);
-    if (rc == 0 && s->server)
+    if (!rc && s->server)
         gnutls_certificate_server_set_request(s->tls, GNUTLS_CERT_REQUEST);
     gnutls_handshake_set_max_packet_length(s->tls, HANDSHAKE_MAX_BYTES);
     gnutls_transport_set_ptr(s->tls, s);
@@ -93,7 +93,7 @@ static int session_new(struct tls_identity *identity, bool server, struct tls_se
     buf_init(&s->in, OUT_MAX_BYTES);
     buf_init(&s->out, OUT_MAX_BYTES);
     int rc = session_start(s);
-    if (rc < 0) {
+    if (rc) {
         tls_session_free(s);
         return tls_fail(err, rc, "TLS");
     }
@@ -114,7 +114,7 @@ int tls_check_pins(const char *pins, struct error *err)
     while (str_next(&rest, ',', &part)) {
         (void)str_printf(pin, sizeof(pin), "%.*s",
                          (int)(part.size < TLS_PIN_MAX ? part.size : TLS_PIN_MAX), part.data);
-        if (tls_check_pin(pin, err) != 0)
+        if (tls_check_pin(pin, err))
             return E_INVALID_ARGUMENT;
         count++;
     }
@@ -129,9 +129,9 @@ int tls_client_new(struct tls_identity *identity, const char *pins, struct tls_s
 {
     struct tls_session *s;
     int rc = tls_check_pins(pins, err);
-    if (rc == 0)
+    if (!rc)
         rc = session_new(identity, false, &s, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     (void)str_copy(s->pins, sizeof(s->pins), pins);
     *ret = s;
@@ -221,7 +221,7 @@ static int check_chain(const struct tls_session *s, gnutls_x509_crt_t *chain, un
     char pin[TLS_PIN_MAX] = "";
     unsigned status = 0;
     for (unsigned i = 0; i < count; i++) {
-        if (tls_pin_of(chain[i], pin) != 0)
+        if (tls_pin_of(chain[i], pin))
             break;
         if (is_pinned(s, pin))
             return 0;
@@ -260,7 +260,7 @@ static int judge_peer(struct tls_session *s, struct error *err)
     gnutls_x509_crt_t chain[TLS_CHAIN_MAX];
     unsigned count;
     int rc = take_chain(s, chain, &count);
-    if (rc == 0 && count > 0)
+    if (!rc && count > 0)
         rc = tls_pin_of(chain[0], s->peer_pin);
     if (rc < 0)
         rc = error_set(err, E_UNAUTHENTICATED, "the other side's certificate cannot be read: %s",
@@ -301,9 +301,11 @@ int tls_handshake(struct tls_session *s, struct error *err)
     if (rc < 0)
         return handshake_failed(s, rc, err);
     rc = judge_peer(s, err);
-    if (rc != 0)
+    if (rc)
         (void)gnutls_alert_send(s->tls, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
-    return rc != 0 ? rc : 1;
+    if (rc)
+        return rc;
+    return 1;
 }
 
 /* Bytes of the program */

@@ -20,7 +20,7 @@ int tls_pin_of(gnutls_x509_crt_t certificate, char ret[TLS_PIN_MAX])
     uint8_t id[32];
     size_t size = sizeof(id);
     int rc = gnutls_x509_crt_get_key_id(certificate, GNUTLS_KEYID_USE_SHA256, id, &size);
-    if (rc == 0)
+    if (!rc)
         base64url_encode(id, sizeof(id), ret);
     return rc;
 }
@@ -40,7 +40,7 @@ static int read_pem(const char *path, struct buf *ret, struct error *err)
     char *data;
     size_t size;
     int rc = disk.read_file(disk.self, path, TLS_FILE_MAX_BYTES, &data, &size, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     buf_init(ret, TLS_FILE_MAX_BYTES + 1);
     rc = buf_append(ret, data, size);
@@ -62,7 +62,7 @@ int bundle_read(const char *path, struct bundle *ret, struct error *err)
     struct buf pem = {0};
     struct bundle bundle = {.count = TLS_CHAIN_MAX};
     int rc = read_pem(path, &pem, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     gnutls_datum_t data = {(unsigned char *)pem.data, (unsigned)pem.size};
     rc = gnutls_x509_crt_list_import(bundle.all, &bundle.count, &data, GNUTLS_X509_FMT_PEM,
@@ -71,7 +71,7 @@ int bundle_read(const char *path, struct bundle *ret, struct error *err)
         bundle.count = 0;
     if (rc > 0)
         rc = gnutls_x509_privkey_init(&bundle.key);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_privkey_import2(bundle.key, &data, GNUTLS_X509_FMT_PEM, NULL, 0);
     gnutls_memset(pem.data, 0, pem.size);
     buf_fini(&pem);
@@ -97,14 +97,18 @@ static int add_pem(struct buf *out, gnutls_datum_t *pem)
     int rc = buf_append(out, pem->data, pem->size);
     gnutls_memset(pem->data, 0, pem->size);
     gnutls_free(pem->data);
-    return rc == 0 ? 0 : GNUTLS_E_MEMORY_ERROR;
+    if (rc)
+        return GNUTLS_E_MEMORY_ERROR;
+    return 0;
 }
 
 int bundle_put_pem(struct buf *out, gnutls_x509_crt_t certificate)
 {
     gnutls_datum_t pem;
     int rc = gnutls_x509_crt_export2(certificate, GNUTLS_X509_FMT_PEM, &pem);
-    return rc == 0 ? add_pem(out, &pem) : rc;
+    if (rc)
+        return rc;
+    return add_pem(out, &pem);
 }
 
 int bundle_write(const char *path, const struct bundle *bundle, struct error *err)
@@ -113,9 +117,9 @@ int bundle_write(const char *path, const struct bundle *bundle, struct error *er
     gnutls_datum_t pem;
     buf_init(&out, PEM_MAX_BYTES * (TLS_CHAIN_MAX + 1));
     int rc = gnutls_x509_privkey_export2(bundle->key, GNUTLS_X509_FMT_PEM, &pem);
-    if (rc == 0)
+    if (!rc)
         rc = add_pem(&out, &pem);
-    for (unsigned i = 0; rc == 0 && i < bundle->count; i++)
+    for (unsigned i = 0; !rc && i < bundle->count; i++)
         rc = bundle_put_pem(&out, bundle->all[i]);
     rc = rc < 0 ? tls_fail(err, rc, "writing a key") : write_private(path, &out, err);
     if (out.data)

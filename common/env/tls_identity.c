@@ -56,9 +56,9 @@ static int make_tickets(struct credentials *c)
     gnutls_x509_privkey_t key = NULL;
     gnutls_datum_t der = {0};
     int rc = gnutls_certificate_get_x509_key(c->all, 0, &key);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_privkey_export2(key, GNUTLS_X509_FMT_DER, &der);
-    if (rc == 0) {
+    if (!rc) {
         derive_tickets(&der, "muster tickets ", c->tickets);
         derive_tickets(&der, "muster web tickets ", c->web_tickets);
     }
@@ -109,7 +109,7 @@ int tls_identity_new(const char *path, struct tls_identity **ret, struct error *
     if (path && stat(path, &identity->is) < 0)
         memset(&identity->is, 0, sizeof(identity->is));
     int rc = credentials_read(path, &identity->now, err);
-    if (rc != 0) {
+    if (rc) {
         free(identity->path);
         free(identity);
         return rc;

@@ -61,7 +61,7 @@ static int put_names(gnutls_x509_crt_t crt, const struct certificate *how)
     if (how->like)
         return put_names_of(crt, how->like->all[0]);
     int rc = put_name(crt, how->name);
-    for (int i = 0; rc == 0 && how->names && how->names[i] && i < TLS_NAMES_MAX - 1; i++)
+    for (int i = 0; !rc && how->names && how->names[i] && i < TLS_NAMES_MAX - 1; i++)
         rc = put_name(crt, how->names[i]);
     return rc;
 }
@@ -72,10 +72,10 @@ static int put_ids(gnutls_x509_crt_t crt, gnutls_x509_crt_t signer)
     uint8_t id[32];
     size_t size = sizeof(id);
     int rc = gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, id, &size);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_subject_key_id(crt, id, size);
     size = sizeof(id);
-    if (rc == 0 && gnutls_x509_crt_get_subject_key_id(signer, id, &size, NULL) == 0)
+    if (!rc && gnutls_x509_crt_get_subject_key_id(signer, id, &size, NULL) == 0)
         rc = gnutls_x509_crt_set_authority_key_id(crt, id, size);
     return rc;
 }
@@ -86,27 +86,29 @@ static int fill_certificate(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key,
     uint8_t serial[SERIAL_BYTES];
     int rc = gnutls_rnd(GNUTLS_RND_NONCE, serial, sizeof(serial));
     serial[0] &= 0x7f; /* positive */
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_version(crt, 3);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, how->name,
                                            (unsigned)strlen(how->name));
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_activation_time(crt, time(NULL) - TLS_BACKDATED_S);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_expiration_time(crt, how->until);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_basic_constraints(crt, how->authority, how->authority ? 2 : -1);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_set_key_usage(crt, how->authority ? GNUTLS_KEY_KEY_CERT_SIGN
                                                                : GNUTLS_KEY_DIGITAL_SIGNATURE);
-    if (rc == 0 && !how->authority)
+    if (!rc && !how->authority)
         rc = put_names(crt, how);
-    if (rc == 0 && !how->authority)
+    if (!rc && !how->authority)
         rc = gnutls_x509_crt_set_key_purpose_oid(crt, how->purpose, 0);
-    return rc == 0 ? gnutls_x509_crt_set_key(crt, key) : rc;
+    if (rc)
+        return rc;
+    return gnutls_x509_crt_set_key(crt, key);
 }
 
 /* A new key; its certificate, then its signer's. */
@@ -115,21 +117,21 @@ static int bundle_make(const struct certificate *how, struct bundle *ret)
     struct bundle made = {0};
     gnutls_x509_crt_t crt = NULL;
     int rc = gnutls_x509_privkey_init(&made.key);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_privkey_generate(made.key, GNUTLS_PK_ECDSA,
                                           GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_init(&crt);
-    if (rc == 0) {
+    if (!rc) {
         made.all[made.count++] = crt;
         rc = fill_certificate(crt, made.key, how);
     }
     const struct bundle *signer = how->signer ? how->signer : &made;
-    if (rc == 0)
+    if (!rc)
         rc = put_ids(crt, signer->all[0]);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_x509_crt_sign2(crt, signer->all[0], signer->key, GNUTLS_DIG_SHA256, 0);
-    if (rc == 0)
+    if (!rc)
         *ret = made;
     else
         bundle_fini(&made);
@@ -150,11 +152,11 @@ static int make_key_file(const char *path, struct certificate how, const char *s
 {
     struct bundle signer = {0}, made = {0};
     int rc = signer_path ? bundle_read(signer_path, &signer, err) : 0;
-    if (rc != 0)
+    if (rc)
         return rc;
     how.signer = signer_path ? &signer : NULL;
     rc = bundle_make(&how, &made);
-    if (rc < 0)
+    if (rc)
         rc = tls_fail(err, rc, "making a key");
     else
         rc = write_with_signer(path, &made, how.signer, err);
@@ -185,7 +187,7 @@ int tls_make_server_key(const char *path, const char *cluster_path, const char *
                               .purpose = GNUTLS_KP_TLS_WWW_SERVER,
                               .until = time(NULL) + (time_t)TLS_SERVER_DAYS * DAY_S,
                               .names = names};
-    if (!names && access(path, F_OK) == 0 && bundle_read(path, &old, NULL) == 0)
+    if (!names && access(path, F_OK) == 0 && !bundle_read(path, &old, NULL))
         how.like = &old;
     int rc = make_key_file(path, how, cluster_path, err);
     bundle_fini(&old);

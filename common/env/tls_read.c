@@ -11,7 +11,7 @@ int tls_check_pin(const char *pin, struct error *err)
 {
     uint8_t id[32];
     size_t size;
-    if (strlen(pin) == TLS_PIN_LENGTH && base64url_decode(pin, id, sizeof(id), &size) == 0 &&
+    if (strlen(pin) == TLS_PIN_LENGTH && !base64url_decode(pin, id, sizeof(id), &size) &&
         size == sizeof(id))
         return 0;
     return error_set(err, E_INVALID_ARGUMENT,
@@ -24,11 +24,11 @@ static int facts_of(const struct bundle *bundle, struct tls_facts *ret)
     uint8_t id[32];
     size_t size = sizeof(id);
     int rc = gnutls_x509_privkey_get_key_id(bundle->key, GNUTLS_KEYID_USE_SHA256, id, &size);
-    if (rc == 0)
+    if (!rc)
         base64url_encode(id, sizeof(id), ret->pin);
-    if (rc == 0)
+    if (!rc)
         rc = tls_pin_of(bundle->all[0], ret->first);
-    if (rc == 0)
+    if (!rc)
         rc = tls_pin_of(bundle->all[bundle->count > 1], ret->signer);
     ret->expires_wall_ms = (int64_t)gnutls_x509_crt_get_expiration_time(bundle->all[0]) * 1000;
     ret->certificates = (int)bundle->count;
@@ -40,11 +40,11 @@ int tls_read_facts(const char *path, struct tls_facts *ret, struct error *err)
     struct bundle bundle;
     struct tls_facts facts = {0};
     int rc = bundle_read(path, &bundle, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     rc = facts_of(&bundle, &facts);
     bundle_fini(&bundle);
-    if (rc < 0)
+    if (rc)
         return tls_fail(err, rc, path);
     if (strcmp(facts.pin, facts.first) != 0)
         return error_set(err, E_DATA_LOSS, "%s: its first certificate is not of its key", path);
@@ -59,7 +59,7 @@ int tls_read_oldest(const char *cluster_path, struct tls_oldest *ret, struct err
     enum { STAY = TLS_CHAIN_MAX - 2 };
     struct bundle bundle;
     int rc = bundle_read(cluster_path, &bundle, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (bundle.count <= STAY) {
         rc = error_set(err, E_NOT_FOUND, "%s: all of its keys are shown still", cluster_path);
@@ -113,7 +113,7 @@ static bool has_name(gnutls_x509_crt_t crt, const char *name)
 bool tls_has_names(const char *path, const char *const *names)
 {
     struct bundle bundle = {0};
-    bool all = bundle_read(path, &bundle, NULL) == 0;
+    bool all = !bundle_read(path, &bundle, NULL);
     for (int i = 0; all && names[i] && i < TLS_NAMES_MAX - 1; i++)
         all = has_name(bundle.all[0], names[i]);
     bundle_fini(&bundle);
@@ -126,10 +126,10 @@ int tls_read_names(const char *path, struct buf *ret, struct error *err)
     char name[TLS_NAME_MAX];
     const char *comma = "";
     int rc = bundle_read(path, &bundle, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     for (unsigned i = 0; i < TLS_NAMES_MAX && name_at(bundle.all[0], i, name) == 0; i++) {
-        if (name[0] && rc == 0)
+        if (name[0] && !rc)
             rc = buf_printf(ret, "%s%s", comma, name);
         comma = ", ";
     }
@@ -141,7 +141,7 @@ int tls_read_authorities(const char *path, struct buf *ret, struct error *err)
 {
     struct bundle bundle;
     int rc = bundle_read(path, &bundle, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     int code = 0;
     for (unsigned i = 1; code == 0 && i < bundle.count; i++)

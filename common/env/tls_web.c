@@ -99,9 +99,9 @@ struct tls_web_session *tls_web_take(struct tls_web *web, void *gnutls_session, 
     s->credentials = credentials_hold(web->identity);
     gnutls_datum_t secret = {s->credentials->web_tickets, sizeof(s->credentials->web_tickets)};
     int rc = gnutls_priority_set(tls, web->ciphers);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_session_ticket_enable_server(tls, &secret);
-    if (rc == 0)
+    if (!rc)
         rc = gnutls_credentials_set(tls, GNUTLS_CRD_CERTIFICATE, s->credentials->all);
     if (rc < 0) {
         gnutls_credentials_clear(tls);

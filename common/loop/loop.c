@@ -92,9 +92,9 @@ int loop_new(struct clock clock, struct loop **ret, struct error *err)
     loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->epoll_fd < 0)
         rc = error_errno(err, errno, "epoll_create1");
-    if (rc == 0)
+    if (!rc)
         rc = loop_watch(loop, wake_fd, EPOLLIN, drain_wake_fd, NULL, err);
-    if (rc == 0)
+    if (!rc)
         rc = offload_init(&loop->offload, &loop->box, err);
     if (rc)
         loop_free(loop);
@@ -155,7 +155,7 @@ void loop_timer_set(struct loop *loop, struct loop_timer *timer, int64_t due_ms,
     timer->node.sequence = ++loop->timer_sequence;
     timer->fn = fn;
     timer->arg = arg;
-    insist(heap_push(&loop->timers, &timer->node) == 0);
+    insist(!heap_push(&loop->timers, &timer->node));
 }
 
 void loop_timer_cancel(struct loop *loop, struct loop_timer *timer)
@@ -174,7 +174,7 @@ static size_t fire_timers(struct loop *loop)
     size_t fired = 0;
     while ((node = heap_peek(&loop->timers)) && node->key <= loop->now_ms) {
         heap_pop(&loop->timers);
-        insist(heap_push(&loop->due, node) == 0);
+        insist(!heap_push(&loop->due, node));
     }
     while ((node = heap_pop(&loop->due))) {
         struct loop_timer *timer = heap_entry(node, struct loop_timer, node);
@@ -354,7 +354,7 @@ int loop_watch(struct loop *loop, int fd, uint32_t epoll_events, loop_fd_fn fn, 
         return error_set(err, E_FAILED_PRECONDITION, "descriptor %d cannot be watched", fd);
     if (is_watched(loop, fd))
         return error_set(err, E_ALREADY_EXISTS, "descriptor %d is watched already", fd);
-    if (watchers_reserve(loop, fd) != 0)
+    if (watchers_reserve(loop, fd))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory to watch a descriptor");
     struct watcher watcher = {fn, arg, ++loop->watch_generation};
     struct epoll_event event = {

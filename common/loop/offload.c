@@ -37,10 +37,10 @@ int offload_init(struct offload *offload, struct mailbox *box, struct error *err
     pthread_cond_init(&offload->changed, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the loop thread's business */
-    while (rc == 0 && offload->thread_count < LOOP_OFFLOAD_THREADS) {
+    while (!rc && offload->thread_count < LOOP_OFFLOAD_THREADS) {
         rc =
             pthread_create(&offload->threads[offload->thread_count], NULL, offload_thread, offload);
-        if (rc == 0)
+        if (!rc)
             offload->thread_count++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -70,7 +70,7 @@ bool offload_push(struct offload *offload, loop_fn work, loop_fn done, void *arg
 {
     struct task task = {work, done, arg};
     pthread_mutex_lock(&offload->lock);
-    bool taken = ring_push(&offload->queue, &task) == 0;
+    bool taken = !ring_push(&offload->queue, &task);
     pthread_cond_signal(&offload->changed);
     pthread_mutex_unlock(&offload->lock);
     return taken;

@@ -77,10 +77,10 @@ static int try_once(struct pending *call, struct error *err)
     request.payload.len = call->payload.size;
     buf_clear(&client->frame);
     int rc = frame_pack(&request.base, &client->frame, err);
-    if (rc == 0)
+    if (!rc)
         rc = client->env->net.call(client->dialer, client->frame.data, client->frame.size, left_ms,
                                    on_answer, call, err);
-    if (rc == 0)
+    if (!rc)
         call->tries++;
     return rc;
 }
@@ -158,17 +158,17 @@ static int read_answer(const struct pending *call, const void *bytes, size_t siz
 {
     Muster__RpcAnswer *answer;
     int rc = frame_unpack_answer(bytes, size, &answer, err);
-    if (rc != 0) {
+    if (rc) {
         error_wrap(err, "%s answered", call->client->url);
         return rc;
     }
     rc = answer_error(answer, err);
-    if (rc == 0 && answer->id != call->id)
+    if (!rc && answer->id != call->id)
         rc = error_set(err, E_INTERNAL, "%s: the answer belongs to another call", call->name);
-    if (rc == 0) {
+    if (!rc) {
         rc = rpc_message_unpack(call->answer_type, answer->payload.data, answer->payload.len, ret,
                                 err);
-        if (rc != 0)
+        if (rc)
             error_wrap(err, "%s answered %s", call->client->url, call->name);
     }
     rpc_message_free(answer);
@@ -204,9 +204,9 @@ int rpc_client_new(struct env *env, struct loop *loop, const char *url, const ch
     rng_seed(&client->rng, seed);
     net_address_plain(url, client->url);
     int rc = rpc_client_set_token(client, token, err);
-    if (rc == 0)
+    if (!rc)
         rc = env->net.dial(env->net.self, url, &client->dialer, err);
-    if (rc != 0) {
+    if (rc) {
         buf_fini(&client->frame);
         free(client);
         return rc;
@@ -251,11 +251,11 @@ static int pending_fill(struct pending *call, const ProtobufCMessage *request,
     call->backoff_ms = RPC_CLIENT_BACKOFF_MIN_MS;
     call->retry = options && options->retry;
     const char *key = options && options->idempotency_key ? options->idempotency_key : "";
-    if (str_copy(call->key, sizeof(call->key), key) != 0)
+    if (str_copy(call->key, sizeof(call->key), key))
         return error_set(err, E_INVALID_ARGUMENT, "the idempotency key is longer than %d bytes",
                          FRAME_IDEMPOTENCY_KEY_MAX);
     int rc = rpc_message_pack(request, &call->payload, err);
-    if (rc != 0)
+    if (rc)
         error_wrap(err, "%s", call->name);
     return rc;
 }
@@ -280,16 +280,16 @@ int rpc_client_call(struct rpc_client *client, const ProtobufCServiceDescriptor 
     call->arg = arg;
     buf_init(&call->payload, RPC_PAYLOAD_MAX_BYTES);
     int rc = rpc_method_find(service, method, call->name, &descriptor, err);
-    if (rc == 0) {
+    if (!rc) {
         insist(request->descriptor == descriptor->input);
         call->answer_type = descriptor->output;
         rc = pending_fill(call, request, options, err);
     }
-    if (rc == 0 && map_set(&client->open, call->id, call, NULL) != 0)
+    if (!rc && map_set(&client->open, call->id, call, NULL))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "no memory for another call");
-    if (rc == 0)
+    if (!rc)
         rc = try_once(call, err);
-    if (rc != 0) {
+    if (rc) {
         map_remove(&client->open, call->id);
         pending_free(call);
     }

@@ -23,7 +23,7 @@ int frame_pack(const ProtobufCMessage *envelope, struct buf *out, struct error *
         return error_set(err, E_OUT_OF_RANGE, "a message of %zu bytes is above the %d allowed",
                          size, FRAME_MAX_BYTES - FRAME_HEADER_BYTES);
     size_t at = out->size;
-    if (buf_fill(out, 0, FRAME_HEADER_BYTES + size) != 0)
+    if (buf_fill(out, 0, FRAME_HEADER_BYTES + size))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no room for a message of %zu bytes", size);
     memcpy(out->data + at, frame_magic, sizeof(frame_magic));
     put_u32(out->data + at + 4, (uint32_t)size);
@@ -78,23 +78,23 @@ int frame_unpack_request(const void *bytes, size_t size, Muster__RpcRequest **re
 {
     size_t length;
     int rc = frame_open(bytes, size, &length, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     ProtobufCMessage *envelope;
     rc = rpc_envelope_unpack(&muster__rpc_request__descriptor,
                              (const char *)bytes + FRAME_HEADER_BYTES, length, &envelope, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     Muster__RpcRequest *request = (Muster__RpcRequest *)envelope;
     rc = check_payload(request->payload.len, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_length("method name", strlen(request->method), FRAME_METHOD_MAX, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_length("token", strlen(request->token), FRAME_TOKEN_MAX, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_length("idempotency key", strlen(request->idempotency_key),
                           FRAME_IDEMPOTENCY_KEY_MAX, err);
-    if (rc != 0) {
+    if (rc) {
         rpc_message_free(request);
         return rc;
     }
@@ -106,16 +106,16 @@ int frame_unpack_answer(const void *bytes, size_t size, Muster__RpcAnswer **ret,
 {
     size_t length;
     int rc = frame_open(bytes, size, &length, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     ProtobufCMessage *envelope;
     rc = rpc_envelope_unpack(&muster__rpc_answer__descriptor,
                              (const char *)bytes + FRAME_HEADER_BYTES, length, &envelope, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     Muster__RpcAnswer *answer = (Muster__RpcAnswer *)envelope;
     rc = check_payload(answer->payload.len, err);
-    if (rc != 0) {
+    if (rc) {
         rpc_message_free(answer);
         return rc;
     }

@@ -55,7 +55,7 @@ static int check_member(const ProtobufCFieldDescriptor *field, const char *membe
             rc = check_text(field, items[i], err);
         else if (items[i])
             rc = check_message_text(items[i], err);
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -73,7 +73,7 @@ static int check_message_text(const ProtobufCMessage *message, struct error *err
         if (field->label == PROTOBUF_C_LABEL_REPEATED)
             memcpy(&count, base + field->quantifier_offset, sizeof(count));
         int rc = check_member(field, base + field->offset, count, err);
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -113,7 +113,7 @@ int rpc_message_unpack_parts(const ProtobufCMessageDescriptor *type, const struc
         return error_set(err, E_INVALID_ARGUMENT, "%zu bytes are not a valid %s", size,
                          type->short_name);
     int rc = check_message_text(message, err);
-    if (rc != 0) {
+    if (rc) {
         rpc_message_free(message);
         error_wrap(err, "%s", type->short_name);
         return rc;
@@ -129,7 +129,7 @@ int rpc_message_pack(const ProtobufCMessage *message, struct buf *out, struct er
         return error_set(err, E_OUT_OF_RANGE, "a %s of %zu bytes is above the %d allowed",
                          message->descriptor->short_name, size, RPC_PAYLOAD_MAX_BYTES);
     size_t at = out->size;
-    if (buf_fill(out, 0, size) != 0)
+    if (buf_fill(out, 0, size))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no room for a %s of %zu bytes",
                          message->descriptor->short_name, size);
     if (size)

@@ -26,7 +26,7 @@ int rpc_method_find(const ProtobufCServiceDescriptor *service, const char *metho
         if (strcmp(service->methods[i].name, method) != 0)
             continue;
         int rc = str_printf(ret_name, FRAME_METHOD_MAX + 1, "%s.%s", service->short_name, method);
-        if (rc != 0)
+        if (rc)
             return error_set(err, rc, "the name %s.%s is too long", service->short_name, method);
         *ret = &service->methods[i];
         return 0;

@@ -60,13 +60,13 @@ static void send_answer(struct rpc_server *server, uint64_t request,
                         const Muster__RpcAnswer *answer)
 {
     buf_clear(&server->frame);
-    if (frame_pack(&answer->base, &server->frame, NULL) != 0) {
+    if (frame_pack(&answer->base, &server->frame, NULL)) {
         buf_clear(&server->frame);
         Muster__RpcAnswer small = MUSTER__RPC_ANSWER__INIT;
         small.id = answer->id;
         small.code = -E_RESOURCE_EXHAUSTED;
         small.message = (char *)(uintptr_t) "the answer is too large for the wire";
-        if (frame_pack(&small.base, &server->frame, NULL) != 0)
+        if (frame_pack(&small.base, &server->frame, NULL))
             return; /* no memory for 60 bytes: the caller notices it by its deadline */
     }
     server->env->net.answer(server->listener, request, server->frame.data, server->frame.size);
@@ -95,7 +95,7 @@ static struct rpc_call *call_new(struct rpc_server *server)
     list_init(&call->link);
     call->server = server;
     call->id = ++server->last_id;
-    if (map_set(&server->open, call->id, call, NULL) != 0) {
+    if (map_set(&server->open, call->id, call, NULL)) {
         free(call);
         return NULL;
     }
@@ -204,7 +204,7 @@ static int call_open(struct rpc_server *server, uint64_t peer, Muster__RpcReques
         .ret_parts_max = &parts_max,
     };
     int rc = admit(server, &knock, &caller, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (payload.size > RPC_PAYLOAD_MAX_BYTES)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "a message of %zu bytes is above the %d allowed",
@@ -212,7 +212,7 @@ static int call_open(struct rpc_server *server, uint64_t peer, Muster__RpcReques
     else
         rc =
             rpc_message_unpack_parts(method->descriptor->input, &payload, parts_max, &message, err);
-    if (rc != 0) {
+    if (rc) {
         let_go(server, caller);
         error_wrap(err, "%s", method->name);
         return rc;
@@ -246,13 +246,13 @@ static void on_request(void *arg, uint64_t request, uint64_t peer, const void *b
     struct rpc_server *server = arg;
     struct error err;
     Muster__RpcRequest *envelope;
-    if (frame_unpack_request(bytes, size, &envelope, &err) != 0) {
+    if (frame_unpack_request(bytes, size, &envelope, &err)) {
         server->stats.refused++;
         send_error(server, request, 0, &err);
         return;
     }
     struct rpc_call *call = NULL;
-    if (call_open(server, peer, envelope, &call, &err) != 0) {
+    if (call_open(server, peer, envelope, &call, &err)) {
         server->stats.refused++;
         send_error(server, request, envelope->id, &err);
         rpc_message_free(envelope);
@@ -286,7 +286,7 @@ int rpc_server_new(struct env *env, struct loop *loop, const char *url, int max_
     buf_init(&server->frame, FRAME_MAX_BYTES);
     int rc = env->net.listen(env->net.self, url, max_in_flight, on_request, on_gone, server,
                              &server->listener, err);
-    if (rc != 0) {
+    if (rc) {
         free(server);
         return rc;
     }
@@ -307,7 +307,7 @@ int rpc_server_add(struct rpc_server *server, const ProtobufCServiceDescriptor *
                          RPC_SERVER_METHODS_MAX);
     struct method *slot = &server->methods[server->method_count];
     int rc = rpc_method_find(service, method, slot->name, &slot->descriptor, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (method_find(server, slot->name))
         return error_set(err, E_ALREADY_EXISTS, "%s has a handler already", slot->name);
@@ -451,7 +451,7 @@ void rpc_call_answer(struct rpc_call *call, const ProtobufCMessage *answer)
     struct rpc_server *server = call->server;
     struct error err;
     buf_clear(&server->payload);
-    if (rpc_message_pack(answer, &server->payload, &err) != 0) {
+    if (rpc_message_pack(answer, &server->payload, &err)) {
         err.code = E_RESOURCE_EXHAUSTED;
         error_wrap(&err, "the answer of %s", call->method->name);
         rpc_call_fail(call, &err);

@@ -20,12 +20,12 @@ static void hint_gpus(struct error *err)
 int spec_from_tree(struct arena *arena, struct tree *tree, Muster__JobSpec **ret, struct error *err)
 {
     int rc = spec_widen(arena, tree, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     ProtobufCMessage *message;
     const struct transcode_input_options options = {.lenient = true};
     rc = transcode_from_tree(tree, &muster__job_spec__descriptor, &options, &message, err);
-    if (rc == 0)
+    if (!rc)
         *ret = (Muster__JobSpec *)message;
     else
         hint_gpus(err);
@@ -41,9 +41,9 @@ int spec_parse(const char *name, const char *text, size_t size, Muster__JobSpec 
     struct tree_input input = {.text = text, .size = size, .limits = {.bytes = SPEC_MAX_BYTES}};
     int rc = tree_looks_like_json(text, size) ? tree_parse_json(&input, &arena, &tree, err)
                                               : tree_parse_yaml(&input, &arena, &tree, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_from_tree(&arena, tree, ret, err);
-    if (rc != 0 && name)
+    if (rc && name)
         error_wrap(err, "%s", name);
     arena_fini(&arena);
     return rc;
@@ -73,7 +73,7 @@ int spec_read_file(const char *path, Muster__JobSpec **ret, struct error *err)
     size_t size = 0;
     int rc = text ? read_limited(file, name, text, &size, err)
                   : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s", name);
-    if (rc == 0)
+    if (!rc)
         rc = spec_parse(name, text, size, ret, err);
     free(text);
     if (!is_stdin)

@@ -55,9 +55,9 @@ static struct tree *map_at(const struct widen *w, struct tree *spec, const char 
     if (node && !short_form)
         return node;
     struct tree *map = tree_map(w->arena);
-    if (widen_put(w, spec, node ? node->key : name, map, node ? node : spec) != 0)
+    if (widen_put(w, spec, node ? node->key : name, map, node ? node : spec))
         return NULL;
-    if (short_form && widen_put(w, map, into, short_form, map) != 0)
+    if (short_form && widen_put(w, map, into, short_form, map))
         return NULL;
     return map;
 }
@@ -67,9 +67,9 @@ static int put_range(const struct widen *w, struct tree *spec, struct tree *node
 {
     struct tree *range = tree_map(w->arena);
     int rc = widen_put(w, spec, node ? node->key : "nodes", range, node ? node : spec);
-    if (rc == 0)
+    if (!rc)
         rc = widen_put(w, range, "min", tree_integer(w->arena, min), range);
-    if (rc == 0)
+    if (!rc)
         rc = widen_put(w, range, "max", tree_integer(w->arena, max), range);
     return rc;
 }
@@ -77,7 +77,7 @@ static int put_range(const struct widen *w, struct tree *spec, struct tree *node
 static int range_of_text(const struct widen *w, struct tree *spec, struct tree *node)
 {
     int64_t min, max;
-    if (parse_range(node->string, 1, UINT32_MAX, &min, &max, NULL) != 0)
+    if (parse_range(node->string, 1, UINT32_MAX, &min, &max, NULL))
         return tree_fail(node, w->err,
                          "expected a number of nodes, MIN..MAX or {min, max}, found \"%.60s\"",
                          node->string);
@@ -100,15 +100,15 @@ static int widen_nodes(const struct widen *w, struct tree *spec)
         return 0; /* transcoding reports the error */
     struct tree *min = child_of(node, type, "min"), *max = child_of(node, type, "max");
     int rc = refuse_zero(w, node, type, "min");
-    if (rc == 0)
+    if (!rc)
         rc = refuse_zero(w, node, type, "max");
-    if (rc == 0 && !min)
+    if (!rc && !min)
         rc = widen_put(w, node, "min", tree_integer(w->arena, 1), node);
-    if (rc == 0 && !max)
+    if (!rc && !max)
         rc = widen_put(w, node, "max",
                        tree_integer(w->arena, min && min->kind == TREE_INTEGER ? min->integer : 1),
                        node);
-    if (rc == 0 && min && max && min->kind == TREE_INTEGER && max->kind == TREE_INTEGER &&
+    if (!rc && min && max && min->kind == TREE_INTEGER && max->kind == TREE_INTEGER &&
         min->integer > max->integer)
         rc = tree_fail(max, w->err, "max (%" PRId64 ") is below min (%" PRId64 ")", max->integer,
                        min->integer);
@@ -121,9 +121,9 @@ static int widen_command(const struct widen *w, struct tree *spec)
     if (!node || node->kind != TREE_STRING)
         return 0;
     struct tree *argv = tree_list(w->arena);
-    if (tree_list_add(argv, tree_string(w->arena, "/bin/sh")) != 0 ||
-        tree_list_add(argv, tree_string(w->arena, "-c")) != 0 ||
-        tree_list_add(argv, tree_string(w->arena, node->string)) != 0)
+    if (tree_list_add(argv, tree_string(w->arena, "/bin/sh")) ||
+        tree_list_add(argv, tree_string(w->arena, "-c")) ||
+        tree_list_add(argv, tree_string(w->arena, node->string)))
         return widen_no_memory(w);
     return widen_put(w, spec, node->key, argv, node);
 }
@@ -186,7 +186,7 @@ static int widen_restart(const struct widen *w, struct tree *spec)
     if (!child_of(map, type, "on_no_progress")) /* said: this many, whatever the failure */
         rc = widen_put(w, map, "on_no_progress", tree_string(w->arena, wanted ? "retry" : "stop"),
                        map);
-    if (rc == 0 && !child_of(map, type, "on_failure"))
+    if (!rc && !child_of(map, type, "on_failure"))
         rc = widen_put(w, map, "on_failure", tree_string(w->arena, on_failure), map);
     return rc;
 }
@@ -239,11 +239,11 @@ static int widen_value(const struct widen *w, const struct job_field *row, const
 {
     bool above_zero = row->shape == SHAPE_NUMBER || (row->shape == SHAPE_COUNT && row->min > 0);
     int rc = above_zero ? refuse_zero(w, map, type, name) : 0;
-    if (rc == 0 && row->shape == SHAPE_TEXT && row->form == FORM_TIME)
+    if (!rc && row->shape == SHAPE_TEXT && row->form == FORM_TIME)
         rc = put_unit(w, map, type, name, "s");
-    if (rc == 0 && row->shape == SHAPE_TEXT && row->form == FORM_INTERVAL)
+    if (!rc && row->shape == SHAPE_TEXT && row->form == FORM_INTERVAL)
         rc = put_unit(w, map, type, name, " steps");
-    if (rc == 0 && row->fallback && !child_of(map, type, name))
+    if (!rc && row->fallback && !child_of(map, type, name))
         rc = widen_put(w, map, name, default_of(w, row), map);
     return rc;
 }
@@ -278,17 +278,17 @@ int spec_widen(struct arena *arena, struct tree *spec, struct error *err)
         return tree_fail(spec, err, "a job spec is a map of settings, this is %s",
                          tree_kind_name(spec->kind));
     int rc = widen_nodes(&w, spec);
-    if (rc == 0)
+    if (!rc)
         rc = widen_command(&w, spec);
-    if (rc == 0)
+    if (!rc)
         rc = widen_restart(&w, spec);
-    if (rc == 0)
+    if (!rc)
         rc = widen_elastic(&w, spec);
-    if (rc == 0)
+    if (!rc)
         rc = training_widen(arena, spec, err);
-    if (rc == 0)
+    if (!rc)
         rc = widen_checkpoint(&w, spec);
-    for (int i = 0; i < JOB_FIELDS_COUNT && rc == 0; i++)
+    for (int i = 0; i < JOB_FIELDS_COUNT && !rc; i++)
         rc = widen_field(&w, &job_fields[i], spec);
     return rc;
 }

@@ -32,13 +32,13 @@ int rpc_sync_new(const char *url, const char *token, struct rpc_sync **ret, stru
     if (!sync)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a client");
     int rc = loop_new(clock_os(), &sync->loop, err);
-    if (rc == 0)
+    if (!rc)
         rc = env_os_init(&sync->env, sync->loop, err);
-    if (rc == 0) {
+    if (!rc) {
         sync->env_ready = true;
         rc = rpc_client_new(&sync->env, sync->loop, url, token, &sync->client, err);
     }
-    if (rc != 0) {
+    if (rc) {
         rpc_sync_free(sync);
         return rc;
     }
@@ -74,7 +74,7 @@ int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *servi
     sync->answer = NULL;
     loop_turn(sync->loop); /* time has passed since the last call: deadlines count from now */
     int rc = rpc_client_call(sync->client, service, method, request, options, answered, sync, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     loop_run(sync->loop);
     if (sync->err.code != 0) {
@@ -128,7 +128,7 @@ int rpc_sync_start(struct rpc_sync *sync, const ProtobufCServiceDescriptor *serv
     loop_turn(sync->loop);
     int rc = rpc_client_call(sync->client, service, method, request, &how->options, started_done,
                              started, err);
-    if (rc != 0)
+    if (rc)
         unlink_and_free(started);
     return rc;
 }

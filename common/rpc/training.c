@@ -19,7 +19,7 @@ static struct tree *map_at(const struct widen *w, struct tree *map, const char *
     if (inner)
         return inner;
     inner = tree_map(w->arena);
-    return widen_put(w, map, name, inner, origin) == 0 ? inner : NULL;
+    return widen_put(w, map, name, inner, origin) ? NULL : inner;
 }
 
 static int value_text(const struct widen *w, const struct tree *node, const char **ret)
@@ -36,7 +36,9 @@ static int value_text(const struct widen *w, const struct tree *node, const char
         rc = tree_write_json(node, TREE_COMPACT, &text, w->err);
         *ret = rc ? NULL : arena_strdup(w->arena, buf_cstr(&text));
         buf_fini(&text);
-        return rc || *ret ? rc : widen_no_memory(w);
+        if (rc || *ret)
+            return rc;
+        return widen_no_memory(w);
     case TREE_NULL:
     case TREE_LIST:
     case TREE_MAP:
@@ -209,9 +211,9 @@ int training_widen(struct arena *arena, struct tree *spec, struct error *err)
     if (!w.training)
         return widen_no_memory(&w);
     int rc = training ? put_settings(&w, training, "", &muster__training__descriptor) : 0;
-    if (rc == 0 && checkpoint && checkpoint->kind == TREE_MAP)
+    if (!rc && checkpoint && checkpoint->kind == TREE_MAP)
         rc = move_checkpoint(&w, checkpoint);
-    if (rc == 0 && (training || tree_first(w.training)))
+    if (!rc && (training || tree_first(w.training)))
         rc = widen_put(&w, spec, "training", w.training, training ? training : spec);
     return rc;
 }
@@ -295,9 +297,9 @@ int training_list(const Muster__Training *training, struct arena *arena,
     struct list list = {.arena = arena, .err = err};
     list.items = arena_array(arena, TRAINING_SETTINGS_MAX, sizeof(*list.items));
     int rc = list.items ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "no memory for the settings");
-    if (rc == 0 && training)
+    if (!rc && training)
         rc = list_fields(&list, "", &training->base);
-    for (size_t i = 0; rc == 0 && training && i < training->n_settings; i++)
+    for (size_t i = 0; !rc && training && i < training->n_settings; i++)
         rc = add_setting(&list, training->settings[i]->key, training->settings[i]->value);
     if (rc)
         return rc;

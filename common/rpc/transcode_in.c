@@ -67,7 +67,7 @@ static bool whole_of_text(const char *text, struct whole *ret)
     if (length == 0 || length >= NUMBER_TEXT_MAX)
         return false;
     if (strspn(digits, "0123456789") != length)
-        return parse_f64(text, &value, NULL) == 0 && whole_of_double(value, ret);
+        return !parse_f64(text, &value, NULL) && whole_of_double(value, ret);
     char *end;
     errno = 0;
     ret->size = strtoull(digits, &end, 10);
@@ -94,7 +94,7 @@ static int read_signed(const struct input *in, const struct tree *node, int bits
 {
     struct whole whole;
     int rc = read_whole(in, node, &whole);
-    if (rc != 0)
+    if (rc)
         return rc;
     uint64_t limit = (uint64_t)1 << (bits - 1);
     if (whole.size > limit - !whole.negative)
@@ -109,7 +109,7 @@ static int read_unsigned(const struct input *in, const struct tree *node, int bi
 {
     struct whole whole;
     int rc = read_whole(in, node, &whole);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (whole.negative || (bits == 32 && whole.size > UINT32_MAX))
         return out_of_range(in, node, bits == 32 ? "0..4294967295" : "0..18446744073709551615");
@@ -135,7 +135,7 @@ static int read_double(const struct input *in, const struct tree *node, double *
         *ret = (double)INFINITY;
     else if (strcmp(node->string, "-Infinity") == 0)
         *ret = -(double)INFINITY;
-    else if (parse_f64(node->string, ret, NULL) != 0)
+    else if (parse_f64(node->string, ret, NULL))
         return refuse_kind(in, node, "a number");
     return 0;
 }
@@ -144,7 +144,7 @@ static int read_float(const struct input *in, const struct tree *node, float *re
 {
     double value;
     int rc = read_double(in, node, &value);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (isfinite(value) && fabs(value) > 3.4028235677973366e38)
         return out_of_range(in, node, "the range of a 32-bit float");
@@ -192,7 +192,7 @@ static int read_bytes(const struct input *in, const struct tree *node, ProtobufC
     uint8_t *data = rpc_message_alloc(strlen(node->string) / 4 * 3 + 3);
     if (!data)
         return no_memory(in);
-    if (base64_decode(node->string, data, &ret->len) != 0) {
+    if (base64_decode(node->string, data, &ret->len)) {
         free(data);
         return refuse_kind(in, node, "bytes in base64");
     }
@@ -221,7 +221,7 @@ static int read_enum(const struct input *in, const struct tree *node,
     int64_t number;
     if (node->kind == TREE_INTEGER || node->kind == TREE_NUMBER) {
         int rc = read_signed(in, node, 32, &number);
-        if (rc == 0)
+        if (!rc)
             *ret = (int32_t)number;
         return rc;
     }
@@ -316,12 +316,12 @@ static int read_list(const struct input *in, const struct tree *node,
     int rc = 0;
     if (single) {
         rc = read_value(in, node, field, depth, array);
-        *count = rc == 0;
+        *count = rc ? 0 : 1;
         return rc;
     }
     tree_each(item, node) {
         rc = read_value(in, item, field, depth, array + *count * bytes);
-        if (rc != 0)
+        if (rc)
             return rc;
         ++*count;
     }
@@ -343,9 +343,9 @@ static int read_map_entry(const struct input *in, const struct tree *item,
         key.boolean = item->key[0] == 't';
     }
     int rc = read_value(in, &key, key_field, depth, field_member(entry, key_field));
-    if (rc == 0 && item->kind == TREE_NULL)
+    if (!rc && item->kind == TREE_NULL)
         rc = tree_fail(item, in->err, "\"%.*s\" has no value", SHOWN_MAX, item->key);
-    if (rc == 0)
+    if (!rc)
         rc = read_value(in, item, &type->fields[1], depth, field_member(entry, &type->fields[1]));
     return rc;
 }
@@ -376,7 +376,7 @@ static int read_map(const struct input *in, const struct tree *node,
             return no_memory(in);
         array[(*count)++] = entry;
         int rc = read_map_entry(in, item, type, depth + 1, entry);
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -392,7 +392,7 @@ static int read_field(const struct input *in, const struct tree *node,
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return read_list(in, node, field, depth, message);
     int rc = read_value(in, node, field, depth, field_member(message, field));
-    if (rc == 0)
+    if (!rc)
         field_set_present(message, field);
     return rc;
 }
@@ -448,7 +448,7 @@ static int read_message(const struct input *in, const struct tree *node,
             rc = tree_fail(item, in->err, "\"%s\" is given twice", field->name);
         else
             rc = read_field(in, item, field, depth, message);
-        if (rc != 0) {
+        if (rc) {
             rpc_message_free(message);
             return rc;
         }
@@ -473,7 +473,7 @@ int transcode_from_json(const char *text, size_t size, const ProtobufCMessageDes
     struct tree *tree;
     struct tree_input input = {.text = text, .size = size};
     int rc = tree_parse_json(&input, &arena, &tree, err);
-    if (rc == 0)
+    if (!rc)
         rc = transcode_from_tree(tree, type, NULL, ret, err);
     arena_fini(&arena);
     return rc;

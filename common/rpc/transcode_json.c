@@ -148,12 +148,14 @@ static int put_list(struct writer *writer, const ProtobufCMessage *message,
     size_t count = *field_count(message, field), bytes = field_value_bytes(field);
     const char *array = *(const char *const *)field_member(message, field);
     int rc = buf_char(writer->out, '[');
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    for (size_t i = 0; !rc && i < count; i++) {
         if (i)
             (void)buf_char(writer->out, ',');
         rc = put_value(writer, field, array + i * bytes);
     }
-    return rc < 0 ? rc : buf_char(writer->out, ']');
+    if (rc)
+        return rc;
+    return buf_char(writer->out, ']');
 }
 
 static int put_field(struct writer *writer, const ProtobufCMessage *message,
@@ -183,7 +185,7 @@ static int put_message(struct writer *writer, const ProtobufCMessage *message)
         (void)buf_str(writer->out, field->name);
         (void)buf_append(writer->out, "\":", 2);
         int rc = put_field(writer, message, field);
-        if (rc < 0)
+        if (rc)
             return rc;
         next = ',';
     }
@@ -199,7 +201,7 @@ static int to_json_on_lines(const ProtobufCMessage *message,
     struct tree *tree = NULL;
     arena_init(&arena, VALUE_ARENA_MAX_BYTES);
     int rc = transcode_to_tree(message, options, &arena, &tree, err);
-    if (rc == 0)
+    if (!rc)
         rc = tree_write_json(tree, TREE_PRETTY, out, err);
     arena_fini(&arena);
     return rc;

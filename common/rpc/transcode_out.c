@@ -130,11 +130,11 @@ static struct tree *write_map(const struct output *out, const ProtobufCMessage *
     struct strmap sorted = {0};
     struct tree *map = tree_map(out->arena);
     int rc = map ? 0 : E_RESOURCE_EXHAUSTED;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    for (size_t i = 0; !rc && i < count; i++) {
         const char *key = map_key_text(out, entries[i]);
         rc = key ? strmap_set(&sorted, key, entries[i], NULL) : E_RESOURCE_EXHAUSTED;
     }
-    for (struct map_entry *e = strmap_first(&sorted); rc == 0 && e; e = map_next(e)) {
+    for (struct map_entry *e = strmap_first(&sorted); !rc && e; e = map_next(e)) {
         const ProtobufCMessage *entry = e->value;
         const ProtobufCFieldDescriptor *value = &entry->descriptor->fields[1];
         const char *key = arena_strdup(out->arena, e->name);
@@ -142,7 +142,9 @@ static struct tree *write_map(const struct output *out, const ProtobufCMessage *
                  : E_RESOURCE_EXHAUSTED;
     }
     strmap_fini(&sorted);
-    return rc == 0 ? map : NULL;
+    if (rc)
+        return NULL;
+    return map;
 }
 
 static struct tree *write_list(const struct output *out, const ProtobufCMessage *message,
@@ -153,7 +155,7 @@ static struct tree *write_list(const struct output *out, const ProtobufCMessage 
     const char *array = *(const char *const *)field_member(message, field);
     struct tree *list = tree_list(out->arena);
     for (size_t i = 0; i < count; i++)
-        if (tree_list_add(list, write_value(out, field, array + i * bytes)) != 0)
+        if (tree_list_add(list, write_value(out, field, array + i * bytes)))
             return NULL;
     return list;
 }
@@ -204,7 +206,7 @@ static struct tree *write_message(const struct output *out, const ProtobufCMessa
             value = tree_null(out->arena);
         else
             value = write_value(out, field, field_member(message, field));
-        if (map_append(map, field->name, value) != 0)
+        if (map_append(map, field->name, value))
             return NULL;
     }
     return map;

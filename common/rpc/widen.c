@@ -8,7 +8,7 @@ int widen_no_memory(const struct widen *w)
 int widen_put(const struct widen *w, struct tree *map, const char *name, struct tree *value,
               const struct tree *origin)
 {
-    if (!value || tree_map_set(w->arena, map, name, value) != 0)
+    if (!value || tree_map_set(w->arena, map, name, value))
         return widen_no_memory(w);
     value->line = origin->line;
     value->column = origin->column;

@@ -29,7 +29,7 @@ static int parse_step(char *word, struct way_step *ret, struct error *err)
     if (way == WAYS)
         return error_set(err, E_INVALID_ARGUMENT,
                          "'%s' is no way: direct, sliced, chain or two_levels", word);
-    if (limit && parse_bytes(limit, &bytes, err) != 0)
+    if (limit && parse_bytes(limit, &bytes, err))
         return error_set(err, E_INVALID_ARGUMENT, "way '%s': '%s' is no number of bytes", word,
                          limit);
     *ret = (struct way_step){(enum way)way, bytes};
@@ -72,12 +72,12 @@ int way_steps_parse(const char *text, struct way_step ret[WAY_STEPS_MAX - 1], in
         if (n == WAY_STEPS_MAX - 1)
             return error_set(err, E_INVALID_ARGUMENT, "more than %d ways", WAY_STEPS_MAX - 1);
         int rc = parse_step(at, &ret[n++], err);
-        if (rc != 0)
+        if (rc)
             return rc;
         at += length + more;
     }
     int rc = check_order(ret, n, err);
-    if (rc == 0)
+    if (!rc)
         *ret_count = n;
     return rc;
 }
