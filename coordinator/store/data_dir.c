@@ -55,18 +55,18 @@ int data_dir_lock(const char *data_dir, struct data_dir_lock *ret, struct error 
 {
     char path[PATH_MAX];
     int rc = str_printf(path, sizeof(path), "%s/lock", data_dir);
-    if (rc < 0)
+    if (rc)
         return error_set(err, rc, "data directory: path too long");
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;
     lock.folder = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = lock_open(lock.folder, data_dir, err);
-    if (rc == 0 || rc == E_UNIMPLEMENTED) {
+    if (!rc || rc == E_UNIMPLEMENTED) {
         lock.file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         rc = lock_open(lock.file, path, err);
     }
     if (rc == E_FAILED_PRECONDITION)
         rc = refused(path, data_dir, err);
-    if (rc < 0) {
+    if (rc) {
         data_dir_unlock(&lock);
         return rc;
     }

@@ -16,7 +16,7 @@ static int read_u64(const struct tree *node, uint64_t *ret, struct error *err)
 {
     if (node->kind == TREE_STRING && str_starts(node->string, "0x") && strlen(node->string) == 18) {
         uint8_t bytes[8];
-        if (hex_decode(node->string + 2, bytes, sizeof(bytes)) < 0)
+        if (hex_decode(node->string + 2, bytes, sizeof(bytes)))
             return tree_fail(node, err, "not a number");
         *ret = 0;
         for (int i = 0; i < 8; i++)
@@ -25,7 +25,7 @@ static int read_u64(const struct tree *node, uint64_t *ret, struct error *err)
     }
     int64_t value;
     int rc = tree_read_i64(node, &value, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (value < 0)
         return tree_fail(node, err, "negative number");
@@ -38,7 +38,7 @@ static int read_name(const struct tree *node, const struct field *field, void *a
 {
     const char *text;
     int rc = tree_read_string(node, &text, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     for (unsigned i = 0; field->names[i]; i++) {
         if (strcmp(field->names[i], text) == 0) {
@@ -73,15 +73,15 @@ static int read_value(const struct tree *node, const struct field *field, void *
     case FIELD_TEXT: {
         const char *text;
         rc = tree_read_string(node, &text, err);
-        if (rc == 0 && str_copy(at, field->size, text) < 0)
+        if (!rc && str_copy(at, field->size, text))
             rc = tree_fail(node, err, "text longer than %zu bytes", field->size - 1);
         return rc;
     }
     case FIELD_INT:
         rc = tree_read_i64(node, &integer, err);
-        if (rc == 0 && (integer < INT32_MIN || integer > INT32_MAX))
+        if (!rc && (integer < INT32_MIN || integer > INT32_MAX))
             rc = tree_fail(node, err, "number out of range");
-        if (rc == 0)
+        if (!rc)
             *(int *)at = (int)integer;
         return rc;
     case FIELD_I64:
@@ -128,7 +128,7 @@ static int read_fields(const struct tree *map, const struct field *fields, void 
     tree_each(node, map) {
         const struct field *field = find_field(fields, &from, node->key);
         int rc = field ? read_value(node, field, (char *)to + field->offset, err) : 0;
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -150,7 +150,7 @@ static int read_array(const struct tree *list, const struct field *fields, size_
     int count = 0;
     tree_each(item, list) {
         int rc = read_fields(item, fields, (char *)*ret_items + item_bytes * (size_t)count, err);
-        if (rc < 0)
+        if (rc)
             return rc;
         count++;
     }
@@ -172,7 +172,7 @@ static int read_members(const struct tree *list, struct group *group, struct err
     int rank = 0;
     tree_each(item, list) {
         int rc = read_u64(item, &group->members[rank++], err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -194,7 +194,7 @@ static int parse(const char *text, size_t size, struct arena *arena, struct tree
 /* Any error in a stored document means that data was lost. */
 static int lost(int rc, struct error *err)
 {
-    if (rc == 0 || rc == E_RESOURCE_EXHAUSTED)
+    if (!rc || rc == E_RESOURCE_EXHAUSTED)
         return rc;
     if (err)
         err->code = E_DATA_LOSS;
@@ -205,16 +205,16 @@ static int read_job(const struct tree *map, struct job *ret, struct error *err)
 {
     void *workers = NULL, *checkpoints = NULL;
     int rc = read_fields(map, document_job_fields, ret, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_members(tree_get(map, "current_members"), &ret->current, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_members(tree_get(map, "forming_members"), &ret->forming, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_array(tree_get(map, "workers"), document_worker_fields, sizeof(*ret->workers),
                         &workers, &ret->workers_count, err);
     ret->workers = workers;
     ret->workers_capacity = ret->workers_count;
-    if (rc == 0)
+    if (!rc)
         rc = read_array(tree_get(map, "checkpoints"), document_checkpoint_fields,
                         sizeof(*ret->checkpoints), &checkpoints, &ret->checkpoints_count, err);
     ret->checkpoints = checkpoints;
@@ -226,7 +226,7 @@ int document_read_job(const char *text, size_t size, struct job *ret, struct err
     struct arena arena;
     struct tree *map;
     int rc = parse(text, size, &arena, &map, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_job(map, ret, err);
     arena_fini(&arena);
     return lost(rc, err);
@@ -240,10 +240,10 @@ static int read_node(const struct tree *map, struct node *ret, struct error *err
         return tree_fail(map, err, "more labels or GPUs than a node may have");
     void *to_labels = ret->labels, *to_gpus = ret->gpus;
     int rc = read_fields(map, document_node_fields, ret, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_array(labels, document_label_fields, sizeof(*ret->labels), &to_labels,
                         &ret->labels_count, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_array(gpus, document_gpu_fields, sizeof(*ret->gpus), &to_gpus, &ret->gpus_count,
                         err);
     return rc;
@@ -254,7 +254,7 @@ int document_read_node(const char *text, size_t size, struct node *ret, struct e
     struct arena arena;
     struct tree *map;
     int rc = parse(text, size, &arena, &map, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_node(map, ret, err);
     arena_fini(&arena);
     return lost(rc, err);
@@ -265,7 +265,7 @@ int document_read_tenant(const char *text, size_t size, struct store_tenant *ret
     struct arena arena;
     struct tree *map;
     int rc = parse(text, size, &arena, &map, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_fields(map, document_tenant_fields, ret, err);
     arena_fini(&arena);
     return lost(rc, err);
@@ -276,7 +276,7 @@ int document_read_reason(const char *text, size_t size, struct reason *ret, stru
     struct arena arena;
     struct tree *map;
     int rc = parse(text, size, &arena, &map, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_fields(map, document_reason_fields, ret, err);
     arena_fini(&arena);
     return lost(rc, err);

@@ -67,9 +67,9 @@ int document_step_over_job(const char *text, size_t size, struct buf *out, struc
     if (!job)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = document_read_job(text, size, job, err);
-    if (rc == 0 && !job_state_ended(job->state))
+    if (!rc && !job_state_ended(job->state))
         step_over(job);
-    if (rc == 0)
+    if (!rc)
         rc = document_write_job(job, out, err);
     job_free(job);
     return rc;

@@ -76,7 +76,7 @@ static struct tree *write_fields(struct arena *arena, const struct field *fields
         bool is_default;
         struct tree *value =
             write_value(arena, field, (const char *)from + field->offset, &is_default);
-        if (!is_default && tree_map_set(arena, map, field->name, value) < 0)
+        if (!is_default && tree_map_set(arena, map, field->name, value))
             return NULL;
     }
     return map;
@@ -97,7 +97,7 @@ static int write_items(struct arena *arena, struct tree *map, const struct items
     struct tree *list = tree_list(arena);
     for (int i = 0; list && i < items->count; i++) {
         const char *item = (const char *)items->at + items->item_bytes * (size_t)i;
-        if (tree_list_add(list, write_fields(arena, items->fields, item)) < 0)
+        if (tree_list_add(list, write_fields(arena, items->fields, item)))
             return E_RESOURCE_EXHAUSTED;
     }
     return tree_map_set(arena, map, items->key, list);
@@ -110,7 +110,7 @@ static int write_members(struct arena *arena, struct tree *map, const char *key,
         return 0;
     struct tree *list = tree_list(arena);
     for (int i = 0; list && i < group->world; i++)
-        if (tree_list_add(list, write_u64(arena, group->members[i])) < 0)
+        if (tree_list_add(list, write_u64(arena, group->members[i])))
             return E_RESOURCE_EXHAUSTED;
     return tree_map_set(arena, map, key, list);
 }
@@ -118,7 +118,7 @@ static int write_members(struct arena *arena, struct tree *map, const char *key,
 static int finish_document(struct arena *arena, struct tree *map, int rc, struct buf *out,
                            struct error *err)
 {
-    if (!map || rc < 0)
+    if (!map || rc)
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "document is larger than %d bytes",
                        DOCUMENT_MAX_BYTES);
     else
@@ -133,15 +133,15 @@ int document_write_job(const struct job *job, struct buf *out, struct error *err
     arena_init(&arena, DOCUMENT_TREE_MAX_BYTES);
     struct tree *map = write_fields(&arena, document_job_fields, job);
     int rc = map ? 0 : E_RESOURCE_EXHAUSTED;
-    if (rc == 0)
+    if (!rc)
         rc = write_members(&arena, map, "current_members", &job->current);
-    if (rc == 0)
+    if (!rc)
         rc = write_members(&arena, map, "forming_members", &job->forming);
-    if (rc == 0)
+    if (!rc)
         rc = write_items(&arena, map,
                          &(struct items){"workers", document_worker_fields, job->workers,
                                          sizeof(*job->workers), job->workers_count});
-    if (rc == 0)
+    if (!rc)
         rc =
             write_items(&arena, map,
                         &(struct items){"checkpoints", document_checkpoint_fields, job->checkpoints,
@@ -155,11 +155,11 @@ int document_write_node(const struct node *node, struct buf *out, struct error *
     arena_init(&arena, DOCUMENT_TREE_MAX_BYTES);
     struct tree *map = write_fields(&arena, document_node_fields, node);
     int rc = map ? 0 : E_RESOURCE_EXHAUSTED;
-    if (rc == 0)
+    if (!rc)
         rc = write_items(&arena, map,
                          &(struct items){"labels", document_label_fields, node->labels,
                                          sizeof(*node->labels), node->labels_count});
-    if (rc == 0)
+    if (!rc)
         rc = write_items(&arena, map,
                          &(struct items){"gpus", document_gpu_fields, node->gpus,
                                          sizeof(*node->gpus), node->gpus_count});

@@ -34,7 +34,7 @@ static struct sum *sum_of(struct strmap *sums, const char *name)
     if (sum)
         return sum;
     sum = calloc(1, sizeof(*sum));
-    if (!sum || strmap_set(sums, name, sum, NULL) < 0) {
+    if (!sum || strmap_set(sums, name, sum, NULL)) {
         free(sum);
         return NULL;
     }

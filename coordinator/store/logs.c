@@ -135,9 +135,9 @@ static int scan_segment(struct logs *logs, const char *job, struct job_log *log,
     char path[PATH_MAX], *data;
     size_t size, max = LOGS_SEGMENT_BYTES + 2 * RECORD_MAX_BYTES + (8 << 20);
     int rc = segment_path(logs, job, log->segment, path);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.read_file(logs->disk.self, path, max, &data, &size, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     bool whole = size == 0 || data[size - 1] == '\n';
     for (char *line = data, *end; line < data + size; line = end + 1) {
@@ -151,7 +151,8 @@ static int scan_segment(struct logs *logs, const char *job, struct job_log *log,
     log->end = log->segment + size;
     if (!whole) {
         rc = logs->disk.append_file(logs->disk.self, path, "\n", 1, err);
-        log->end += rc == 0;
+        if (!rc)
+            log->end++;
     }
     return rc;
 }
@@ -160,13 +161,13 @@ static int load_log(struct logs *logs, const char *job, struct job_log *log, str
 {
     char dir[PATH_MAX], **names = NULL;
     int rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.list(logs->disk.self, dir, &names, err);
     if (rc == E_NOT_FOUND) {
         error_clear(err);
         return 0;
     }
-    if (rc < 0)
+    if (rc)
         return rc;
     for (int i = 0; names[i]; i++) {
         char *end;
@@ -192,9 +193,9 @@ static int open_job(struct logs *logs, const char *job, struct job_log **ret, st
     struct job_log *log = calloc(1, sizeof(*log));
     int rc =
         log ? load_log(logs, job, log, err) : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && strmap_set(&logs->jobs, job, log, NULL) < 0)
+    if (!rc && strmap_set(&logs->jobs, job, log, NULL))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc < 0) {
+    if (rc) {
         if (log)
             job_log_free(log);
         return error_wrap(err, "log of job %s", job);
@@ -225,17 +226,17 @@ static int drop_oldest(struct logs *logs, const char *job, struct job_log *log,
 {
     char dir[PATH_MAX], path[PATH_MAX], **names = NULL;
     int rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.list(logs->disk.self, dir, &names, err);
-    if (rc < 0)
+    if (rc)
         return rc;
-    for (int i = 0; rc == 0 && names[i]; i++) {
+    for (int i = 0; !rc && names[i]; i++) {
         uint64_t start = strtoull(names[i], NULL, 16);
         log->first = start;
         if (log->end - start <= bounds->job - bounds->segment)
             break;
         rc = segment_path(logs, job, start, path);
-        if (rc == 0)
+        if (!rc)
             rc = logs->disk.remove_tree(logs->disk.self, path, err);
     }
     free(names);
@@ -247,20 +248,20 @@ static int start_segment(struct logs *logs, const char *job, struct job_log *log
 {
     char path[PATH_MAX];
     int rc = str_printf(path, sizeof(path), "%s/%s", logs->dir, job);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.make_dirs(logs->disk.self, path, 0700, err);
-    if (rc == 0 && log->found_any)
+    if (!rc && log->found_any)
         rc = drop_oldest(logs, job, log, bounds, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct buf head;
     buf_init(&head, 8 << 20);
     for (struct map_entry *e = map_first(&log->next); e; e = map_next(e))
         (void)buf_printf(&head, "# %" PRIu64 " %" PRIuPTR "\n", e->key, (uintptr_t)e->value);
     rc = segment_path(logs, job, log->end, path);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.append_file(logs->disk.self, path, buf_cstr(&head), head.size, err);
-    if (rc == 0) {
+    if (!rc) {
         log->segment = log->end;
         log->end += head.size;
         log->found_any = true;
@@ -279,7 +280,7 @@ static void add_text(struct buf *out, const char *text)
             size--;
     }
     size_t start = out->size;
-    if (buf_append(out, text, size) < 0)
+    if (buf_append(out, text, size))
         return;
     for (size_t i = start; i < out->size; i++)
         if (out->data[i] == '\n' || out->data[i] == '\r')
@@ -291,7 +292,7 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
 {
     struct job_log *log;
     int rc = open_job(logs, job, &log, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     uint64_t held = (uintptr_t)map_get(&log->next, chunk->uid);
     struct bounds bounds = bounds_of(chunk->max_bytes);
@@ -310,15 +311,15 @@ int logs_append(struct logs *logs, const char *job, const struct logs_chunk *chu
     }
     if (buf_failed(&out))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "log of job %s: chunk is too large", job);
-    if (rc == 0 && out.size > 0 &&
+    if (!rc && out.size > 0 &&
         (!log->found_any || log->end - log->segment + out.size > bounds.segment))
         rc = start_segment(logs, job, log, &bounds, err);
     char path[PATH_MAX];
-    if (rc == 0 && out.size > 0)
+    if (!rc && out.size > 0)
         rc = segment_path(logs, job, log->segment, path);
-    if (rc == 0 && out.size > 0)
+    if (!rc && out.size > 0)
         rc = logs->disk.append_file(logs->disk.self, path, out.data, out.size, err);
-    if (rc == 0) {
+    if (!rc) {
         log->end += out.size;
         note_next(log, chunk->uid, chunk->offset + (uint64_t)chunk->count);
         if (chunk->last)
@@ -337,7 +338,7 @@ int64_t logs_size(const struct logs *logs, const char *job)
     uint64_t first = UINT64_MAX, last = 0;
     if (open)
         return open->found_any ? (int64_t)(open->end - open->first) : 0;
-    if (str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job) < 0 ||
+    if (str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job) ||
         logs->disk.list(logs->disk.self, dir, &names, NULL) < 0)
         return 0;
     for (int i = 0; names[i]; i++) {
@@ -346,7 +347,7 @@ int64_t logs_size(const struct logs *logs, const char *job)
     }
     bool any = names[0];
     free(names);
-    if (!any || segment_path(logs, job, last, path) < 0)
+    if (!any || segment_path(logs, job, last, path))
         return 0;
     return (int64_t)(last - first + kept_measure(&logs->disk, path, LOGS_JOB_MAX_BYTES));
 }
@@ -363,7 +364,7 @@ int logs_forget(struct logs *logs, const char *job, struct error *err)
     struct job_log *log = strmap_remove(&logs->jobs, job);
     if (log)
         job_log_free(log);
-    if (str_printf(path, sizeof(path), "%s/%s", logs->dir, job) < 0)
+    if (str_printf(path, sizeof(path), "%s/%s", logs->dir, job))
         return error_set(err, E_INVALID_ARGUMENT, "path too long");
     return logs->disk.remove_tree(logs->disk.self, path, err);
 }
@@ -408,9 +409,10 @@ static int read_at(struct reader *reader, uint64_t position, size_t max, size_t 
     uint64_t segment = segment_of(reader, position);
     int rc = segment_path(reader->logs, reader->job, segment, path);
     struct disk *disk = &reader->logs->disk;
-    return rc < 0 ? rc
-                  : disk->read_range(disk->self, path, position - segment, reader->block, max,
-                                     ret_size, err);
+    if (rc)
+        return rc;
+    return disk->read_range(disk->self, path, position - segment, reader->block, max, ret_size,
+                            err);
 }
 
 static bool add_line(struct reader *reader, const struct record *record, struct logs_page *page,
@@ -429,7 +431,8 @@ static bool add_line(struct reader *reader, const struct record *record, struct 
     struct log_line *line = &page->lines[page->count];
     *line = record->line;
     line->text = arena_strdup(reader->arena, record->line.text);
-    page->count += line->text != NULL;
+    if (line->text != NULL)
+        page->count++;
     return line->text;
 }
 
@@ -442,7 +445,7 @@ static int read_forward(struct reader *reader, const struct logs_query *query, s
     while (page->cursor < reader->log->end && given < max && scanned < LOGS_SCAN_MAX_BYTES) {
         size_t size = 0;
         int rc = read_at(reader, page->cursor, sizeof(reader->block) - 1, &size, err);
-        if (rc < 0)
+        if (rc)
             return rc;
         uint64_t left = reader->log->end - page->cursor;
         size = size > left ? (size_t)left : size;
@@ -485,7 +488,7 @@ static int find_tail(struct reader *reader, const struct logs_query *query, uint
         size = size > BLOCK_BYTES ? BLOCK_BYTES : size;
         size_t got = 0;
         int rc = read_at(reader, position - size, (size_t)size, &got, err);
-        if (rc < 0)
+        if (rc)
             return rc;
         if (got < size)
             return error_set(err, E_DATA_LOSS, "log: segment is shorter than it was");
@@ -537,7 +540,7 @@ static int read_page(struct reader *reader, const struct logs_query *query, stru
     size_t max = query->max_bytes ? query->max_bytes : LOGS_READ_DEFAULT_BYTES;
     max = max > LOGS_READ_MAX_BYTES ? LOGS_READ_MAX_BYTES : max;
     int rc = start_position(reader, query, page, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_forward(reader, query, max, page, err);
     page->at_end = page->cursor >= reader->log->end;
     return rc;
@@ -549,7 +552,7 @@ int logs_read(struct logs *logs, const char *job, const struct logs_query *query
     struct job_log *log;
     int rc = open_job(logs, job, &log, err);
     *ret = (struct logs_page){.at_end = true};
-    if (rc < 0 || !log->found_any)
+    if (rc || !log->found_any)
         return rc;
     char dir[PATH_MAX];
     struct reader *reader = malloc(sizeof(*reader));
@@ -561,11 +564,13 @@ int logs_read(struct logs *logs, const char *job, const struct logs_query *query
     reader->arena = arena;
     reader->segments = NULL;
     rc = str_printf(dir, sizeof(dir), "%s/%s", logs->dir, job);
-    if (rc == 0)
+    if (!rc)
         rc = logs->disk.list(logs->disk.self, dir, &reader->segments, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_page(reader, query, ret, err);
     free(reader->segments);
     free(reader);
-    return rc < 0 ? error_wrap(err, "log of job %s", job) : 0;
+    if (rc)
+        return error_wrap(err, "log of job %s", job);
+    return 0;
 }

@@ -87,7 +87,7 @@ static struct series *series_of(struct job_metrics *job, const char *name)
     if (series || strmap_count(&job->series) >= METRICS_SERIES_MAX)
         return series;
     series = series_new();
-    if (!series || strmap_set(&job->series, name, series, NULL) < 0) {
+    if (!series || strmap_set(&job->series, name, series, NULL)) {
         series_free(series);
         return NULL;
     }
@@ -106,7 +106,7 @@ static void load_stride(struct job_metrics *job, char *line)
         return;
     ((char *)(uintptr_t)number.data)[number.size] = 0;
     struct series *series = name_good(rest.data) ? series_of(job, rest.data) : NULL;
-    if (series && parse_i64(number.data, 1, INT64_MAX, &stride, NULL) == 0)
+    if (series && !parse_i64(number.data, 1, INT64_MAX, &stride, NULL))
         series->stride = (uint64_t)stride;
 }
 
@@ -123,7 +123,7 @@ static void load_line(struct job_metrics *job, char *line)
         if (!str_next(&rest, ',', &part))
             return;
         ((char *)(uintptr_t)part.data)[part.size] = 0;
-        if (parse_i64(part.data, 0, INT64_MAX, &numbers[i], NULL) < 0)
+        if (parse_i64(part.data, 0, INT64_MAX, &numbers[i], NULL))
             return;
     }
     double value;
@@ -157,14 +157,14 @@ static int load_job(struct metrics *metrics, const char *id, struct job_metrics 
     char path[PATH_MAX], *data;
     size_t size;
     int rc = path_of(metrics, id, path);
-    if (rc == 0)
+    if (!rc)
         rc = metrics->disk.read_file(metrics->disk.self, path, METRICS_FILE_MAX_BYTES * 2, &data,
                                      &size, err);
     if (rc == E_NOT_FOUND) {
         error_clear(err);
         return 0;
     }
-    if (rc < 0)
+    if (rc)
         return rc;
     for (char *line = data, *end; (end = memchr(line, '\n', (size_t)(data + size - line)));
          line = end + 1) {
@@ -256,7 +256,7 @@ static struct owner *owner_of(struct metrics *metrics, const char *tenant)
     if (owner)
         return owner;
     owner = calloc(1, sizeof(*owner));
-    if (!owner || strmap_set(&metrics->owners, tenant, owner, NULL) < 0) {
+    if (!owner || strmap_set(&metrics->owners, tenant, owner, NULL)) {
         free(owner);
         return NULL;
     }
@@ -269,12 +269,12 @@ static int read_job(struct metrics *metrics, const struct metrics_job *of_job, s
 {
     struct owner *owner = owner_of(metrics, of_job->tenant);
     struct job_metrics *job = owner ? calloc(1, sizeof(*job)) : NULL;
-    int rc = job && str_copy(job->id, sizeof(job->id), of_job->id) == 0
+    int rc = job && !str_copy(job->id, sizeof(job->id), of_job->id)
                  ? load_job(metrics, of_job->id, job, err)
                  : error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc == 0 && strmap_set(&metrics->jobs, of_job->id, job, NULL) < 0)
+    if (!rc && strmap_set(&metrics->jobs, of_job->id, job, NULL))
         rc = error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    if (rc < 0) {
+    if (rc) {
         if (job)
             free_job(job);
         return error_wrap(err, "metrics of job %s", of_job->id);
@@ -296,7 +296,7 @@ static int open_job(struct metrics *metrics, const struct metrics_job *of_job, b
         job = NULL;
     }
     int rc = job ? 0 : read_job(metrics, of_job, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     *ret = strmap_get(&metrics->jobs, of_job->id);
     mark_used(*ret);
@@ -351,7 +351,7 @@ static int rewrite_file(struct metrics *metrics, const char *path, struct job_me
     int rc = buf_failed(&out) ? error_set(err, E_RESOURCE_EXHAUSTED, "%s: too many series", path)
                               : metrics->disk.write_file(metrics->disk.self, path, out.data,
                                                          out.size, 0600, err);
-    if (rc == 0)
+    if (!rc)
         job->file_bytes = out.size;
     buf_fini(&out);
     return rc;
@@ -363,7 +363,7 @@ int64_t metrics_size(const struct metrics *metrics, const char *id)
     char path[PATH_MAX];
     if (job)
         return (int64_t)job->file_bytes;
-    return path_of(metrics, id, path) < 0
+    return path_of(metrics, id, path)
                ? 0
                : (int64_t)kept_measure(&metrics->disk, path, METRICS_FILE_MAX_BYTES);
 }
@@ -376,12 +376,14 @@ static int rewrite_with(struct metrics *metrics, const struct metrics_job *of_jo
     struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     char path[PATH_MAX];
     int rc = path_of(metrics, of_job->id, path);
-    if (rc == 0 && job->dropped) {
+    if (!rc && job->dropped) {
         rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
-        if (rc == 0)
+        if (!rc)
             rc = open_job(metrics, of_job, true, &job, err);
     }
-    return rc < 0 ? rc : rewrite_file(metrics, path, job, max_bytes, err);
+    if (rc)
+        return rc;
+    return rewrite_file(metrics, path, job, max_bytes, err);
 }
 
 static int write_samples(struct metrics *metrics, const struct metrics_job *of_job,
@@ -390,13 +392,13 @@ static int write_samples(struct metrics *metrics, const struct metrics_job *of_j
     struct job_metrics *job = strmap_get(&metrics->jobs, of_job->id);
     char path[PATH_MAX];
     int rc = path_of(metrics, of_job->id, path);
-    if (rc == 0 && job->file_bytes + out->size > max_bytes)
+    if (!rc && job->file_bytes + out->size > max_bytes)
         return rewrite_with(metrics, of_job, out, max_bytes, err);
-    if (rc == 0 && job->file_bytes == 0)
+    if (!rc && job->file_bytes == 0)
         rc = metrics->disk.make_dirs(metrics->disk.self, metrics->dir, 0700, err);
-    if (rc == 0)
+    if (!rc)
         rc = metrics->disk.append_file(metrics->disk.self, path, out->data, out->size, err);
-    if (rc == 0)
+    if (!rc)
         job->file_bytes += out->size;
     return rc;
 }
@@ -421,7 +423,7 @@ int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
                      ? (size_t)of_job->file_bytes
                      : METRICS_FILE_MAX_BYTES;
     int rc = open_job(metrics, of_job, false, &job, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct buf out;
     buf_init(&out, BUF_DEFAULT_MAX_BYTES);
@@ -432,7 +434,7 @@ int metrics_append(struct metrics *metrics, const struct metrics_job *of_job,
     else if (out.size > 0)
         rc = write_samples(metrics, of_job, &out, max, err);
     buf_fini(&out);
-    if (rc < 0)
+    if (rc)
         forget_job(metrics,
                    of_job->id); /* memory must not have what the file lost: repeats will arrive */
     else
@@ -451,7 +453,7 @@ int metrics_forget(struct metrics *metrics, const char *id, struct error *err)
     char path[PATH_MAX];
     forget_job(metrics, id);
     int rc = path_of(metrics, id, path);
-    if (rc < 0)
+    if (rc)
         return error_set(err, rc, "path too long");
     return metrics->disk.remove_tree(metrics->disk.self, path, err);
 }
@@ -502,7 +504,7 @@ int metrics_read(struct metrics *metrics, const struct metrics_job *of_job,
 {
     struct job_metrics *job;
     int rc = open_job(metrics, of_job, true, &job, err), found = 0;
-    if (rc < 0)
+    if (rc)
         return rc;
     struct metric_series *list = arena_array(arena, strmap_count(&job->series), sizeof(*list));
     for (struct map_entry *e = strmap_first(&job->series); list && e; e = map_next(e)) {

@@ -17,7 +17,7 @@ static const char mark_file[] = "store.mark";
 
 static int path_of(const char *data_dir, const char *name, char ret[PATH_MAX], struct error *err)
 {
-    return str_printf(ret, PATH_MAX, "%s/%s", data_dir, name) < 0
+    return str_printf(ret, PATH_MAX, "%s/%s", data_dir, name)
                ? error_set(err, E_INVALID_ARGUMENT, "data directory: path too long")
                : 0;
 }
@@ -32,7 +32,7 @@ static bool read_number(struct str word, uint64_t *ret)
         return false;
     memcpy(text, word.data, word.size);
     text[word.size] = 0;
-    if (parse_i64(text, 0, INT64_MAX, &number, NULL) < 0)
+    if (parse_i64(text, 0, INT64_MAX, &number, NULL))
         return false;
     *ret = (uint64_t)number;
     return true;
@@ -60,7 +60,7 @@ int store_mark_read(const char *data_dir, struct store_mark *ret, struct error *
 {
     char path[PATH_MAX], line[MARK_BYTES + 1];
     int rc = path_of(data_dir, mark_file, path, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ssize_t size = fd < 0 ? -1 : read(fd, line, MARK_BYTES);
@@ -83,7 +83,7 @@ int store_mark_remove(const char *data_dir, struct error *err)
 {
     char path[PATH_MAX];
     int rc = path_of(data_dir, mark_file, path, err);
-    if (rc == 0 && unlink(path) < 0 && errno != ENOENT)
+    if (!rc && unlink(path) < 0 && errno != ENOENT)
         rc = error_errno(err, errno, "%s", path);
     return rc;
 }
@@ -138,7 +138,7 @@ static int open_mark(struct store_guard *guard, struct error *err)
 {
     char path[PATH_MAX];
     int rc = path_of(guard->data_dir, mark_file, path, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     guard->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
     rc = guard->fd < 0 ? error_errno(err, errno, "%s", path) : 0;
@@ -161,7 +161,7 @@ static bool has(const char *data_dir, const char *name)
 {
     char path[PATH_MAX];
     struct stat st;
-    return path_of(data_dir, name, path, NULL) == 0 && lstat(path, &st) == 0 && st.st_size > 0;
+    return !path_of(data_dir, name, path, NULL) && lstat(path, &st) == 0 && st.st_size > 0;
 }
 
 int store_guard_before(const char *data_dir, struct error *err)
@@ -196,7 +196,7 @@ static int stat_file(const char *data_dir, const char *name, struct statx *ret, 
 {
     char path[PATH_MAX];
     int rc = path_of(data_dir, name, path, err);
-    if (rc == 0 &&
+    if (!rc &&
         statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_INO | STATX_SIZE, ret) < 0)
         rc = errno == ENOENT
                  ? error_set(err, E_DATA_LOSS, "%s was removed while it is in use", path)
@@ -216,7 +216,7 @@ int store_guard_look(struct store_guard *guard, struct error *err)
     if (!guard->on)
         return 0;
     int rc = stat_file(guard->data_dir, "muster.db", &st, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (!guard->inode) {
         guard->device = makedev(st.stx_dev_major, st.stx_dev_minor);
@@ -235,7 +235,7 @@ int store_guard_look(struct store_guard *guard, struct error *err)
         return 0;
     }
     rc = stat_file(guard->data_dir, "muster.db-wal", &st, err);
-    return rc == 0 && st.stx_ino != guard->log_inode ? exchanged(guard, "muster.db-wal", err) : rc;
+    return !rc && st.stx_ino != guard->log_inode ? exchanged(guard, "muster.db-wal", err) : rc;
 }
 
 int store_guard_begin(struct store_guard *guard, const char *data_dir, const struct store_mark *now,
@@ -243,21 +243,21 @@ int store_guard_begin(struct store_guard *guard, const char *data_dir, const str
 {
     struct store_mark mark = {0};
     int rc = str_copy(guard->data_dir, sizeof(guard->data_dir), data_dir);
-    if (rc < 0)
+    if (rc)
         return error_set(err, rc, "data directory: path too long");
     rc = store_mark_read(data_dir, &mark, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_mark_compare(&mark, now, err);
     else if (rc == E_NOT_FOUND) {
         error_clear(err);
         rc = 0;
     }
-    if (rc == 0)
+    if (!rc)
         rc = open_mark(guard, err);
-    guard->on = rc == 0;
-    if (rc == 0)
+    guard->on = !rc;
+    if (!rc)
         rc = store_guard_look(guard, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     store_guard_mark(guard, now);
     return 0;

@@ -77,9 +77,9 @@ static int put_job(struct store *store, const struct job *job, struct error *err
     struct buf buf;
     buf_init(&buf, DOCUMENT_MAX_BYTES);
     int rc = document_write_job(job, &buf, err);
-    document->text = rc == 0 ? buf_take(&buf, &document->size) : NULL;
+    document->text = rc ? NULL : buf_take(&buf, &document->size);
     buf_fini(&buf);
-    return rc == 0 && (!document->text || !document->spec) ? out_of_memory(err) : rc;
+    return !rc && (!document->text || !document->spec) ? out_of_memory(err) : rc;
 }
 
 static int forget_job(struct store *store, uint64_t sequence, struct error *err)
@@ -104,9 +104,9 @@ static int put_node(struct store *store, const struct node *node, struct error *
     struct buf buf;
     buf_init(&buf, DOCUMENT_MAX_BYTES);
     int rc = document_write_node(node, &buf, err);
-    document->text = rc == 0 ? buf_take(&buf, &document->size) : NULL;
+    document->text = rc ? NULL : buf_take(&buf, &document->size);
     buf_fini(&buf);
-    return rc == 0 && !document->text ? out_of_memory(err) : rc;
+    return !rc && !document->text ? out_of_memory(err) : rc;
 }
 
 static int put_token(struct store *store, const struct store_token *token, struct error *err)
@@ -176,8 +176,7 @@ static int put_meta(struct store *store, const char *key, const char *value, str
     if (!pending)
         return out_of_memory(err);
     pending->kind = PENDING_META;
-    if (str_copy(pending->key, sizeof(pending->key), key) < 0 ||
-        strlen(value) > STORE_META_VALUE_MAX)
+    if (str_copy(pending->key, sizeof(pending->key), key) || strlen(value) > STORE_META_VALUE_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "meta '%s' is too long", key);
     pending->value = strdup(value);
     return pending->value ? 0 : out_of_memory(err);
@@ -277,7 +276,7 @@ static int apply(struct store_memory *self, struct pending *pending)
         rc = map_set(&self->events, pending->event->seq, pending->event, NULL);
         break;
     }
-    if (rc == 0) {
+    if (!rc) {
         pending->document = NULL;
         pending->value = NULL;
         pending->event = NULL;
@@ -322,12 +321,12 @@ static int load_job(const struct document *document, const struct store_loader *
     if (!job)
         return out_of_memory(err);
     int rc = document_read_job(document->text, document->size, job, err);
-    if (rc == 0)
+    if (!rc)
         rc = loader->parse_spec(loader->arg, document->spec, &job->spec, err);
     memcpy(job->secret, document->secret, SECRET_BYTES);
-    if (rc == 0)
+    if (!rc)
         rc = cluster_add_job(cluster, job, err);
-    if (rc < 0) {
+    if (rc) {
         error_wrap(err, "stored job %s", job->id);
         job_free(job);
     }
@@ -343,17 +342,17 @@ static int load(struct store *store, const struct store_loader *loader, struct c
         self->failing_loads--;
         return error_set(err, self->failing_load_code, "load failed, as asked for by the test");
     }
-    for (struct map_entry *e = strmap_first(&self->nodes); e && rc == 0; e = map_next(e)) {
+    for (struct map_entry *e = strmap_first(&self->nodes); e && !rc; e = map_next(e)) {
         const struct document *document = e->value;
         struct node *node = calloc(1, sizeof(*node));
         rc = node ? document_read_node(document->text, document->size, node, err)
                   : out_of_memory(err);
-        if (rc == 0)
+        if (!rc)
             rc = cluster_add_node(cluster, node, err);
-        if (rc < 0)
+        if (rc)
             free(node);
     }
-    for (struct map_entry *e = map_first(&self->jobs); e && rc == 0; e = map_next(e))
+    for (struct map_entry *e = map_first(&self->jobs); e && !rc; e = map_next(e))
         rc = load_job(e->value, loader, cluster, err);
     return rc;
 }

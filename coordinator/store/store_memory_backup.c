@@ -36,7 +36,7 @@ static struct document *document_of(const struct document *from)
 static void copy_numbered(const struct map *from, size_t size, struct map *to)
 {
     for (struct map_entry *e = map_first(from); e; e = map_next(e))
-        insist(map_set(to, e->key, copy_of(e->value, size), NULL) == 0);
+        insist(!map_set(to, e->key, copy_of(e->value, size), NULL));
 }
 
 static void copy_history(const struct map *from, struct map *to)
@@ -45,7 +45,7 @@ static void copy_history(const struct map *from, struct map *to)
         struct change *change = copy_of(e->value, sizeof(*change));
         change->text = text_of(change->text);
         change->spec = text_of(change->spec);
-        insist(map_set(to, e->key, change, NULL) == 0);
+        insist(!map_set(to, e->key, change, NULL));
     }
 }
 
@@ -53,14 +53,14 @@ struct store *store_memory_copy(struct store *store)
 {
     const struct store_memory *from = self_of(store);
     struct store *made = NULL;
-    insist(store_memory_new(&made, NULL) == 0);
+    insist(!store_memory_new(&made, NULL));
     struct store_memory *to = self_of(made);
     for (struct map_entry *e = map_first(&from->jobs); e; e = map_next(e))
-        insist(map_set(&to->jobs, e->key, document_of(e->value), NULL) == 0);
+        insist(!map_set(&to->jobs, e->key, document_of(e->value), NULL));
     for (struct map_entry *e = strmap_first(&from->nodes); e; e = map_next(e))
-        insist(strmap_set(&to->nodes, e->name, document_of(e->value), NULL) == 0);
+        insist(!strmap_set(&to->nodes, e->name, document_of(e->value), NULL));
     for (struct map_entry *e = strmap_first(&from->meta); e; e = map_next(e))
-        insist(strmap_set(&to->meta, e->name, text_of(e->value), NULL) == 0);
+        insist(!strmap_set(&to->meta, e->name, text_of(e->value), NULL));
     copy_numbered(&from->events, sizeof(struct store_event), &to->events);
     copy_numbered(&from->audit, sizeof(struct store_audit), &to->audit);
     copy_numbered(&from->digests, sizeof(uint64_t), &to->digests);
@@ -104,10 +104,10 @@ struct store *store_memory_restore(struct store *backup, int64_t wall_ms)
     store_memory_note_digest(self);
     (void)str_printf(text, sizeof(text), "%llu",
                      (unsigned long long)(last ? last->key : 0) + RESTORE_SKIPS_JOBS);
-    insist(strmap_set(&self->meta, STORE_FIRST_JOB_KEY, text_of(text), &old) == 0);
+    insist(!strmap_set(&self->meta, STORE_FIRST_JOB_KEY, text_of(text), &old));
     free(old);
     (void)str_printf(text, sizeof(text), "%lld", (long long)wall_ms);
-    insist(strmap_set(&self->meta, STORE_RESTORED_KEY, text_of(text), &old) == 0);
+    insist(!strmap_set(&self->meta, STORE_RESTORED_KEY, text_of(text), &old));
     free(old);
     return made;
 }

@@ -32,6 +32,6 @@ void store_memory_note_digest(struct store_memory *self)
     void *old = NULL;
     insist(digest);
     *digest = self->digest;
-    insist(map_set(&self->digests, self->last_event, digest, &old) == 0);
+    insist(!map_set(&self->digests, self->last_event, digest, &old));
     free(old);
 }

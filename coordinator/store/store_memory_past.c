@@ -28,7 +28,7 @@ static void record_change(struct store_memory *self, const struct change *value,
     copy->text = strdup(value->text);
     copy->spec = strdup(value->spec);
     insist(copy->text && copy->spec);
-    insist(map_set(&self->history, self->history.count + 1, copy, NULL) == 0);
+    insist(!map_set(&self->history, self->history.count + 1, copy, NULL));
     self->digest ^= store_memory_hash(value->kind, value->key, value->sequence, old);
     self->digest ^= store_memory_hash(value->kind, value->key, value->sequence, value->text);
 }
@@ -97,7 +97,7 @@ static void collect_past(struct store_memory *self, const struct store_past_quer
             continue;
         (void)str_printf(key, sizeof(key), "%020llu/%s", (unsigned long long)change->sequence,
                          change->key);
-        insist(strmap_set(ret, key, change, NULL) == 0);
+        insist(!strmap_set(ret, key, change, NULL));
     }
 }
 

@@ -10,7 +10,7 @@ enum { KEY_MAX = STORE_TENANT_MAX + STORE_SECRET_NAME_MAX + 2 };
 
 static void key_of(const struct store_secret *secret, char ret[KEY_MAX])
 {
-    insist(str_printf(ret, KEY_MAX, "%s/%s", secret->tenant, secret->name) == 0);
+    insist(!str_printf(ret, KEY_MAX, "%s/%s", secret->tenant, secret->name));
 }
 
 /* One allocation with the sealed value at its end. */
@@ -38,7 +38,7 @@ int store_memory_apply_secret(struct store_memory *self, struct store_secret *se
         return 0;
     }
     rc = strmap_set(&self->secrets, key, secret, &old);
-    free(rc == 0 ? old : secret);
+    free(rc ? secret : old);
     return rc;
 }
 
@@ -46,7 +46,7 @@ void store_memory_copy_secrets(const struct store_memory *from, struct store_mem
 {
     for (struct map_entry *e = strmap_first(&from->secrets); e; e = map_next(e)) {
         struct store_secret *copy = store_memory_secret_copy(e->value);
-        insist(copy && strmap_set(&to->secrets, e->name, copy, NULL) == 0);
+        insist(copy && !strmap_set(&to->secrets, e->name, copy, NULL));
     }
 }
 

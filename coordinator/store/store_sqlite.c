@@ -25,7 +25,7 @@ static int begin(struct store *store, struct error *err)
     struct store_sqlite *self = self_of(store);
     never(self->in_transaction);
     int rc = run(self, statement(self, S_BEGIN), "begin", err);
-    if (rc == 0) {
+    if (!rc) {
         self->in_transaction = true;
         self->open_event = self->last_event;
         self->open_audit = self->last_audit;
@@ -40,7 +40,7 @@ static int put_job(struct store *store, const struct job *job, struct error *err
     struct buf document;
     buf_init(&document, DOCUMENT_MAX_BYTES);
     int rc = document_write_job(job, &document, err);
-    if (rc == 0) {
+    if (!rc) {
         sqlite3_stmt *stmt = statement(self, S_PUT_JOB);
         sqlite3_bind_int64(stmt, 1, (sqlite3_int64)job->sequence);
         bind_text(stmt, 2, job->id);
@@ -74,7 +74,7 @@ static int put_node(struct store *store, const struct node *node, struct error *
     struct buf document;
     buf_init(&document, DOCUMENT_MAX_BYTES);
     int rc = document_write_node(node, &document, err);
-    if (rc == 0) {
+    if (!rc) {
         sqlite3_stmt *stmt = statement(self, S_PUT_NODE);
         bind_text(stmt, 1, node->name);
         bind_text(stmt, 2, node_state_name(node->state));
@@ -117,7 +117,7 @@ static int record(struct store *store, const struct record *record, uint64_t *re
     struct buf reason;
     buf_init(&reason, DOCUMENT_MAX_BYTES);
     int rc = document_write_reason(&record->reason, &reason, err);
-    if (rc == 0) {
+    if (!rc) {
         sqlite3_stmt *stmt = statement(self, S_RECORD);
         sqlite3_bind_int64(stmt, 1, (sqlite3_int64)(self->open_event + 1));
         sqlite3_bind_int64(stmt, 2, record->wall_ms);
@@ -132,7 +132,7 @@ static int record(struct store *store, const struct record *record, uint64_t *re
         rc = run(self, stmt, "record event", err);
     }
     buf_fini(&reason);
-    if (rc < 0)
+    if (rc)
         return rc;
     *ret_seq = ++self->open_event;
     return forget_old_events(self, err);
@@ -170,9 +170,9 @@ static int commit(struct store *store, struct error *err)
     int rc = 0;
     if (++self->commits % FOLD_EVERY == 0 || self->folds_on)
         rc = store_sqlite_fold_past(self, STORE_PAST_KEPT_BYTES, err);
-    if (rc == 0)
+    if (!rc)
         rc = run(self, statement(self, S_COMMIT), "commit", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     self->in_transaction = false;
     self->last_event = self->open_event;
@@ -196,9 +196,9 @@ static int load_node(sqlite3_stmt *stmt, struct cluster *cluster, struct error *
     if (!node)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = document_read_node(column(stmt, 1), (size_t)sqlite3_column_bytes(stmt, 1), node, err);
-    if (rc == 0)
+    if (!rc)
         rc = cluster_add_node(cluster, node, err);
-    if (rc < 0) {
+    if (rc) {
         error_wrap(err, "stored node %s", column(stmt, 0));
         free(node);
     }
@@ -212,12 +212,14 @@ static int load(struct store *store, const struct store_loader *loader, struct c
     never(self->in_transaction);
     int rc = 0, step = SQLITE_DONE;
     sqlite3_stmt *stmt = statement(self, S_NODES);
-    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW)
+    while (!rc && (step = sqlite3_step(stmt)) == SQLITE_ROW)
         rc = load_node(stmt, cluster, err);
     sqlite3_reset(stmt);
-    if (rc == 0 && step != SQLITE_DONE)
+    if (!rc && step != SQLITE_DONE)
         return store_sqlite_error(self->db, step, "load nodes", err);
-    return rc < 0 ? rc : store_sqlite_load_jobs(self, loader, cluster, err);
+    if (rc)
+        return rc;
+    return store_sqlite_load_jobs(self, loader, cluster, err);
 }
 
 static int event_of(sqlite3_stmt *stmt, struct store_event *event, struct error *err)
@@ -250,14 +252,13 @@ static int list_events(struct store *store, const struct store_events_query *que
         bind_text(stmt, 3, query->job);
     struct store_event event;
     int rc = 0, step = SQLITE_DONE;
-    while (rc == 0 && (step = sqlite3_step(stmt)) == SQLITE_ROW) {
+    while (!rc && (step = sqlite3_step(stmt)) == SQLITE_ROW) {
         rc = event_of(stmt, &event, err);
-        if (rc == 0)
+        if (!rc)
             fn(arg, &event);
     }
     sqlite3_reset(stmt);
-    return rc == 0 && step != SQLITE_DONE ? store_sqlite_error(self->db, step, "list events", err)
-                                          : rc;
+    return !rc && step != SQLITE_DONE ? store_sqlite_error(self->db, step, "list events", err) : rc;
 }
 
 static int get_meta(struct store *store, const char *key, char *ret, struct error *err)
@@ -369,22 +370,24 @@ static int start_wal_thread(struct store_sqlite *self, struct error *err)
 static int open_in(struct store_sqlite *self, const char *data_dir, struct error *err)
 {
     int rc = data_dir_lock(data_dir, &self->lock, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_guard_before(data_dir, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_open_file(data_dir, &self->db, err);
-    if (rc == 0)
+    if (!rc)
         rc = start_wal_thread(self, err);
-    if (rc == 0)
+    if (!rc)
         rc = prepare_all(self, err);
-    if (rc == 0)
+    if (!rc)
         rc = last_number(self, S_LAST_EVENT, &self->last_event, err);
-    if (rc == 0)
+    if (!rc)
         rc = last_number(self, S_LAST_AUDIT, &self->last_audit, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_cluster(self, err);
     struct store_mark now = mark_of(self);
-    return rc < 0 ? rc : store_guard_begin(&self->guard, data_dir, &now, err);
+    if (rc)
+        return rc;
+    return store_guard_begin(&self->guard, data_dir, &now, err);
 }
 
 int store_sqlite_open(const char *data_dir, struct store **ret, struct error *err)
@@ -396,7 +399,7 @@ int store_sqlite_open(const char *data_dir, struct store **ret, struct error *er
     self->lock = DATA_DIR_UNLOCKED;
     self->guard.fd = -1;
     int rc = open_in(self, data_dir, err);
-    if (rc < 0) {
+    if (rc) {
         close_store(&self->store);
         return rc;
     }
@@ -407,9 +410,11 @@ int store_sqlite_open(const char *data_dir, struct store **ret, struct error *er
 static int open_to_read(struct store_sqlite *self, const char *path, struct error *err)
 {
     int rc = store_sqlite_open_past(path, &self->db, err);
-    if (rc == 0)
+    if (!rc)
         rc = prepare_all(self, err);
-    return rc < 0 ? rc : last_number(self, S_LAST_EVENT, &self->last_event, err);
+    if (rc)
+        return rc;
+    return last_number(self, S_LAST_EVENT, &self->last_event, err);
 }
 
 int store_sqlite_open_to_read(const char *path, struct store **ret, struct error *err)
@@ -421,7 +426,7 @@ int store_sqlite_open_to_read(const char *path, struct store **ret, struct error
     self->lock = DATA_DIR_UNLOCKED;
     self->guard.fd = -1;
     int rc = open_to_read(self, path, err);
-    if (rc < 0) {
+    if (rc) {
         close_store(&self->store);
         return rc;
     }

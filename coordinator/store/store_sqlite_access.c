@@ -46,13 +46,13 @@ static int put_settings(struct store_sqlite *self, const struct store_tenant *te
     sqlite3_stmt *stmt = statement(self, S_FORGET_SETTINGS);
     bind_text(stmt, 1, tenant->name);
     int rc = run(self, stmt, "forget settings of a tenant", err);
-    for (int i = 0; rc == 0 && i < QUOTA_COUNT; i++) {
+    for (int i = 0; !rc && i < QUOTA_COUNT; i++) {
         if (!tenant->quotas.set[i])
             continue;
         (void)str_printf(value, sizeof(value), "%lld", (long long)tenant->quotas.limit[i]);
         rc = put_setting(self, tenant, quota_name((enum quota)i), value, err);
     }
-    if (rc == 0 && tenant->checkpoint_prefixes[0])
+    if (!rc && tenant->checkpoint_prefixes[0])
         rc = put_setting(self, tenant, prefixes_name, tenant->checkpoint_prefixes, err);
     return rc;
 }
@@ -69,7 +69,9 @@ int store_sqlite_put_tenant(struct store *store, const struct store_tenant *tena
     sqlite3_bind_int(stmt, 4, tenant->limit_slots);
     sqlite3_bind_int64(stmt, 5, tenant->created_wall_ms);
     int rc = run(self, stmt, "write tenant", err);
-    return rc < 0 ? rc : put_settings(self, tenant, err);
+    if (rc)
+        return rc;
+    return put_settings(self, tenant, err);
 }
 
 static int run_with(struct store_sqlite *self, enum statement which, int64_t number,
@@ -93,7 +95,9 @@ static int forget_old_changes(struct store_sqlite *self, struct error *err)
     if (last == 0)
         return 0;
     int rc = run_with(self, S_FORGET_AUDIT, last, "forget old audit entries", err);
-    return rc < 0 ? rc : run_with(self, S_EMPTY_BLOCKS, last, "forget audit blocks", err);
+    if (rc)
+        return rc;
+    return run_with(self, S_EMPTY_BLOCKS, last, "forget audit blocks", err);
 }
 
 /* A block ends here: how many changes it has, and what is too old now. */
@@ -104,11 +108,13 @@ static int forget_old_audit(struct store_sqlite *self, struct error *err)
         return 0;
     int64_t last = (int64_t)self->open_audit;
     int rc = run_with(self, S_ADD_BLOCK, last, "count audit entries", err);
-    if (rc == 0)
+    if (!rc)
         rc = run_with(self, S_FORGET_REFUSALS, STORE_REFUSALS_KEPT_MAX, "forget old refusals", err);
-    if (rc == 0)
+    if (!rc)
         rc = forget_old_changes(self, err);
-    return rc < 0 ? rc : run(self, statement(self, S_JOIN_BLOCKS), "join audit blocks", err);
+    if (rc)
+        return rc;
+    return run(self, statement(self, S_JOIN_BLOCKS), "join audit blocks", err);
 }
 
 int store_sqlite_put_audit(struct store *store, const struct store_audit *entry, struct error *err)
@@ -124,7 +130,7 @@ int store_sqlite_put_audit(struct store *store, const struct store_audit *entry,
     for (int i = 0; i < (int)(sizeof(texts) / sizeof(*texts)); i++)
         bind_text(stmt, 3 + i, texts[i]);
     int rc = run(self, stmt, "write audit entry", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     self->open_audit++;
     return forget_old_audit(self, err);
@@ -170,8 +176,8 @@ static int read_settings(struct store_sqlite *self, struct store_tenant *ret, st
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
         if (strcmp(column(stmt, 0), prefixes_name) == 0)
             COPY(ret->checkpoint_prefixes, stmt, 1);
-        else if (quota_find(column(stmt, 0), &quota, NULL) == 0 &&
-                 parse_i64(column(stmt, 1), INT64_MIN, INT64_MAX, &limit, NULL) == 0)
+        else if (!quota_find(column(stmt, 0), &quota, NULL) &&
+                 !parse_i64(column(stmt, 1), INT64_MIN, INT64_MAX, &limit, NULL))
             (void)quota_set(&ret->quotas, quota, limit, NULL);
     }
     sqlite3_reset(stmt);
@@ -194,7 +200,7 @@ int store_sqlite_list_tenants(struct store *store, store_tenant_fn fn, void *arg
         };
         COPY(tenant.name, stmt, 0);
         int rc = read_settings(self, &tenant, err);
-        if (rc < 0) {
+        if (rc) {
             sqlite3_reset(stmt);
             return rc;
         }

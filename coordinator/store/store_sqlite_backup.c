@@ -62,19 +62,19 @@ int store_sqlite_backup_begin(struct store *store, const char *path, struct erro
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     self->backup = backup;
     int rc = str_copy(backup->path, sizeof(backup->path), path);
-    if (rc == 0)
+    if (!rc)
         rc = str_printf(backup->partial, sizeof(backup->partial), "%s.partial", path);
-    if (rc < 0)
+    if (rc)
         (void)error_set(err, rc, "the path is too long");
     else
         rc = store_sqlite_open_new(backup->partial, &backup->to, err);
     backup->made = backup->to;
-    if (rc == 0) {
+    if (!rc) {
         backup->copy = sqlite3_backup_init(backup->to, "main", self->db, "main");
         if (!backup->copy)
             rc = store_sqlite_error(backup->to, sqlite3_errcode(backup->to), "backup", err);
     }
-    if (rc < 0)
+    if (rc)
         store_sqlite_backup_end(store);
     return rc;
 }
@@ -95,9 +95,9 @@ int store_sqlite_backup_step(struct store *store, bool *ret_done, struct error *
         rc = store_sqlite_error(backup->to, step != SQLITE_DONE ? step : finished, "backup", err);
     sqlite3_close(backup->to);
     backup->to = NULL;
-    if (rc == 0)
+    if (!rc)
         rc = publish_backup(backup->partial, backup->path, err);
-    *ret_done = rc == 0;
+    *ret_done = !rc;
     store_sqlite_backup_end(store);
     return rc;
 }
@@ -125,7 +125,7 @@ static int step_over_job(sqlite3 *db, sqlite3_stmt *from, sqlite3_stmt *to, stru
     buf_init(&buf, DOCUMENT_MAX_BYTES);
     int rc = document_step_over_job((const char *)sqlite3_column_text(from, 1),
                                     (size_t)sqlite3_column_bytes(from, 1), &buf, err);
-    if (rc == 0) {
+    if (!rc) {
         sqlite3_reset(to);
         sqlite3_bind_int64(to, 1, sqlite3_column_int64(from, 0));
         sqlite3_bind_text(to, 2, buf_cstr(&buf), -1, SQLITE_TRANSIENT);
@@ -146,12 +146,12 @@ static int step_over_jobs(sqlite3 *db, struct error *err)
     int rc = 0, step = sqlite3_prepare_v2(db, read_sql, -1, &from, NULL);
     if (step == SQLITE_OK)
         step = sqlite3_prepare_v2(db, write_sql, -1, &to, NULL);
-    while (rc == 0 && (step == SQLITE_OK || step == SQLITE_ROW)) {
+    while (!rc && (step == SQLITE_OK || step == SQLITE_ROW)) {
         step = sqlite3_step(from);
         if (step == SQLITE_ROW)
             rc = step_over_job(db, from, to, err);
     }
-    if (rc == 0 && step != SQLITE_DONE)
+    if (!rc && step != SQLITE_DONE)
         rc = store_sqlite_error(db, step, "restore", err);
     sqlite3_finalize(from);
     sqlite3_finalize(to);
@@ -170,9 +170,11 @@ static int step_over(sqlite3 *db, struct error *err)
                      " value = max(CAST(value AS INTEGER) + 1, strftime('%%s') * 1000)",
                      RESTORE_SKIPS_JOBS);
     int rc = store_sqlite_exec(db, sql, err);
-    if (rc == 0)
+    if (!rc)
         rc = step_over_jobs(db, err);
-    return rc == 0 ? store_sqlite_exec(db, "COMMIT", err) : rc;
+    if (rc)
+        return rc;
+    return store_sqlite_exec(db, "COMMIT", err);
 }
 
 static int copy_all(sqlite3 *from, sqlite3 *to, struct error *err)
@@ -195,15 +197,15 @@ static int copy_checked(const char *backup, const char *partial, struct error *e
     int opened = sqlite3_open_v2(backup, &from, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     int rc = opened == SQLITE_OK ? store_sqlite_check(from, err)
                                  : store_sqlite_error(from, opened, "open", err);
-    if (rc < 0)
+    if (rc)
         rc = error_wrap(err, "%s", backup);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_open_new(partial, &to, err);
-    if (rc == 0)
+    if (!rc)
         rc = copy_all(from, to, err);
-    if (rc == 0) /* one file, without a log beside it, that can be renamed */
+    if (!rc) /* one file, without a log beside it, that can be renamed */
         rc = store_sqlite_exec(to, "PRAGMA journal_mode = DELETE; PRAGMA synchronous = FULL", err);
-    if (rc == 0)
+    if (!rc)
         rc = step_over(to, err);
     sqlite3_close(to);
     sqlite3_close(from);
@@ -214,11 +216,11 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
 {
     char path[PATH_MAX], partial[PATH_MAX + 16];
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;
-    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir) < 0)
+    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir))
         return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
     (void)str_printf(partial, sizeof(partial), "%s.partial", path);
     int rc = data_dir_lock(data_dir, &lock, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (access(path, F_OK) == 0) {
         rc = error_set(err, E_ALREADY_EXISTS, "%s exists", path);
@@ -227,9 +229,9 @@ int store_sqlite_restore(const char *data_dir, const char *backup, struct error 
         (void)unlink(partial); /* in the folder that we have locked: of a restore that was killed */
         rc = copy_checked(backup, partial, err);
     }
-    if (rc == 0)
+    if (!rc)
         rc = store_mark_remove(data_dir, err);
-    if (rc == 0)
+    if (!rc)
         rc = publish_backup(partial, path, err);
     data_dir_unlock(&lock);
     return rc;
@@ -241,10 +243,10 @@ int store_sqlite_begin_new(const char *data_dir, struct error *err)
     struct stat st;
     sqlite3 *db = NULL;
     struct data_dir_lock lock = DATA_DIR_UNLOCKED;
-    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir) < 0)
+    if (str_printf(path, sizeof(path), "%s/muster.db", data_dir))
         return error_set(err, E_INVALID_ARGUMENT, "data directory: path too long");
     int rc = data_dir_lock(data_dir, &lock, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (lstat(path, &st) == 0 && st.st_size > 0) {
         rc = error_set(err, E_ALREADY_EXISTS, "%s exists: it is not replaced", path);
@@ -252,7 +254,7 @@ int store_sqlite_begin_new(const char *data_dir, struct error *err)
     } else {
         rc = store_mark_remove(data_dir, err);
     }
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_open_file(data_dir, &db, err);
     sqlite3_close(db);
     data_dir_unlock(&lock);

@@ -73,7 +73,7 @@ static int read_row(struct loading *loading, struct batch *batch, struct error *
     size_t size = (size_t)sqlite3_column_bytes(stmt, 3);
     struct row *row = &batch->rows[batch->count];
     *row = (struct row){.at = batch->text.size, .size = size, .job = calloc(1, sizeof(*row->job))};
-    if (!row->job || buf_append(&batch->text, sqlite3_column_text(stmt, 3), size) < 0) {
+    if (!row->job || buf_append(&batch->text, sqlite3_column_text(stmt, 3), size)) {
         free(row->job);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     }
@@ -91,15 +91,14 @@ static int fill_batch(struct loading *loading, struct batch *batch, struct error
     buf_clear(&batch->text);
     batch->count = 0;
     atomic_store(&batch->next, 0);
-    while (rc == 0 && !loading->ended && batch->count < BATCH_ROWS &&
-           batch->text.size < BATCH_BYTES) {
+    while (!rc && !loading->ended && batch->count < BATCH_ROWS && batch->text.size < BATCH_BYTES) {
         int step = sqlite3_step(loading->stmt);
         loading->ended = step != SQLITE_ROW;
         if (step == SQLITE_ROW)
             rc = read_row(loading, batch, err);
         else if (step != SQLITE_DONE)
             return store_sqlite_error(loading->store->db, step, "load jobs", err);
-        if (rc < 0)
+        if (rc)
             error_wrap(err, "stored job %s", column(loading->stmt, 0));
     }
     return rc;
@@ -113,17 +112,19 @@ static int explain_row(const struct batch *batch, const struct row *row, struct 
     if (job)
         rc = document_read_job(batch->text.data + row->at, row->size, job, err);
     job_free(job);
-    return rc < 0 ? rc : row->rc;
+    if (rc)
+        return rc;
+    return row->rc;
 }
 
 static int add_rows(struct loading *loading, struct batch *batch, struct error *err)
 {
     int rc = 0;
-    for (int i = 0; rc == 0 && i < batch->count; i++) {
+    for (int i = 0; !rc && i < batch->count; i++) {
         struct row *row = &batch->rows[i];
-        rc = row->rc < 0 ? explain_row(batch, row, err)
-                         : cluster_add_job(loading->cluster, row->job, err);
-        if (rc < 0)
+        rc = row->rc ? explain_row(batch, row, err)
+                     : cluster_add_job(loading->cluster, row->job, err);
+        if (rc)
             error_wrap(err, "stored job %s", row->job->id);
         else
             row->job = NULL;
@@ -135,12 +136,12 @@ static int load_batches(struct loading *loading, struct error *err)
 {
     struct batch *batch = &loading->batches[0], *ahead = &loading->batches[1];
     int rc = fill_batch(loading, batch, err);
-    while (rc == 0 && batch->count > 0) {
+    while (!rc && batch->count > 0) {
         struct batch *done = batch;
         read_aside(batch);
         rc = fill_batch(loading, ahead, err);
         finish_reading(batch);
-        if (rc == 0)
+        if (!rc)
             rc = add_rows(loading, batch, err);
         batch = ahead;
         ahead = done;

@@ -44,11 +44,11 @@ int store_sqlite_migrate(sqlite3 *db, int version, int to, struct error *err)
         char finish[96];
         (void)str_printf(finish, sizeof(finish), "PRAGMA user_version = %d; COMMIT", version + 1);
         int rc = store_sqlite_exec(db, "BEGIN IMMEDIATE", err);
-        if (rc == 0)
+        if (!rc)
             rc = store_sqlite_exec(db, (const char *)store_migrations[version].data, err);
-        if (rc == 0)
+        if (!rc)
             rc = store_sqlite_exec(db, finish, err);
-        if (rc < 0) {
+        if (rc) {
             (void)store_sqlite_exec(db, "ROLLBACK", NULL);
             return error_wrap(err, "migration %s", store_migrations[version].name);
         }
@@ -61,11 +61,11 @@ static int check_owner(sqlite3 *db, int *ret_version, struct error *err)
 {
     int application = 0, tables = 0;
     int rc = store_sqlite_query_int(db, "PRAGMA application_id", &application, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_query_int(db, "PRAGMA user_version", ret_version, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_query_int(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (application != STORE_APPLICATION_ID && (application != 0 || tables != 0))
         return error_set(err, E_FAILED_PRECONDITION, "the file belongs to another application");
@@ -87,9 +87,11 @@ int store_sqlite_check(sqlite3 *db, struct error *err)
 {
     int version = 0;
     int rc = check_owner(db, &version, err);
-    if (rc == 0 && version == 0)
+    if (!rc && version == 0)
         rc = error_set(err, E_FAILED_PRECONDITION, "the file has no coordinator's data");
-    return rc < 0 ? rc : check_integrity(db, err);
+    if (rc)
+        return rc;
+    return check_integrity(db, err);
 }
 
 static int prepare_file(sqlite3 *db, struct error *err)
@@ -99,17 +101,17 @@ static int prepare_file(sqlite3 *db, struct error *err)
     int version = 0;
     sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
     int rc = check_owner(db, &version, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_integrity(db, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_exec(db,
                                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
                                "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
                                "PRAGMA wal_autocheckpoint = 4000",
                                err);
-    if (rc == 0 && version == 0)
+    if (!rc && version == 0)
         rc = store_sqlite_exec(db, mark, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_migrate(db, version, store_sqlite_schema(), err);
     return rc;
 }
@@ -118,7 +120,7 @@ int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *er
 {
     char path[PATH_MAX];
     int rc = str_printf(path, sizeof(path), "%s/muster.db", data_dir);
-    if (rc < 0)
+    if (rc)
         return error_set(err, rc, "data directory: path too long");
     mode_t old = umask(0077); /* it contains the secrets of jobs */
     int opened = sqlite3_open_v2(path, ret,
@@ -130,7 +132,9 @@ int store_sqlite_open_file(const char *data_dir, sqlite3 **ret, struct error *er
     else
         rc = store_sqlite_error(*ret, opened, "open", err);
     umask(old);
-    return rc == 0 ? 0 : error_wrap(err, "%s", path);
+    if (rc)
+        return error_wrap(err, "%s", path);
+    return 0;
 }
 
 static int check_readable(sqlite3 *db, struct error *err)
@@ -138,9 +142,9 @@ static int check_readable(sqlite3 *db, struct error *err)
     int version = 0;
     sqlite3_busy_timeout(db, BUSY_TIMEOUT_MS);
     int rc = store_sqlite_check(db, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_owner(db, &version, err);
-    if (rc == 0 && version < store_sqlite_schema()) {
+    if (!rc && version < store_sqlite_schema()) {
         rc = error_set(err, E_FAILED_PRECONDITION, "the file has schema version %d, which is older",
                        version);
         error_hint(err, "start a coordinator on it, or on a copy (--restore), to bring it up to %d",
@@ -165,7 +169,9 @@ int store_sqlite_open_past(const char *path, sqlite3 **ret, struct error *err)
     int opened = sqlite3_open_v2(path, ret, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
     int rc = opened == SQLITE_OK ? check_readable(*ret, err)
                                  : store_sqlite_error(*ret, opened, "open", err);
-    return rc == 0 ? 0 : error_wrap(err, "%s", path);
+    if (rc)
+        return error_wrap(err, "%s", path);
+    return 0;
 }
 
 /* Explains the failure, which SQLite does not, as an error of the caller: the coordinator itself is

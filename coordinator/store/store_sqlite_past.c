@@ -21,7 +21,7 @@ static int read_number(struct store_sqlite *self, const char *key, uint64_t *ret
     if (rc == E_NOT_FOUND) {
         error_clear(err);
         rc = 0;
-    } else if (rc == 0) {
+    } else if (!rc) {
         rc = parse_i64(text, 0, INT64_MAX, &value, err);
     }
     *ret = (uint64_t)value;
@@ -62,7 +62,7 @@ static int find_change(struct store_sqlite *self, uint64_t seq, uint64_t *ret, s
     uint64_t low = 0, high = row.a;
     if (row.b <= seq)
         low = high;
-    while (rc == 0 && low < high) { /* low is of an event that is early enough, high is not */
+    while (!rc && low < high) { /* low is of an event that is early enough, high is not */
         uint64_t middle = low + (high - low) / 2;
         rc = change_before(self, middle, &row, err);
         if (middle == low)
@@ -84,10 +84,10 @@ int store_sqlite_past_range(struct store *store, int64_t wall_ms, struct store_p
     int rc = read_number(self, from_key, &ret->first, err);
     sqlite3_stmt *stmt = statement(self, S_EVENT_AT);
     sqlite3_bind_int64(stmt, 1, wall_ms);
-    if (rc == 0)
+    if (!rc)
         rc = read_two(self, stmt, &row, err);
     ret->last = self->last_event;
-    ret->at = rc == 0 ? row.a : 0;
+    ret->at = rc ? 0 : row.a;
     return rc;
 }
 
@@ -95,7 +95,7 @@ static int check_range(struct store *store, uint64_t seq, struct error *err)
 {
     struct store_past_range range;
     int rc = store_sqlite_past_range(store, 0, &range, err);
-    if (rc == 0 && (seq < range.first || seq > range.last)) {
+    if (!rc && (seq < range.first || seq > range.last)) {
         rc = error_set(err, E_OUT_OF_RANGE, "the state at event %llu cannot be rebuilt",
                        (unsigned long long)seq);
         error_hint(err, "from event %llu to %llu they can", (unsigned long long)range.first,
@@ -127,9 +127,9 @@ int store_sqlite_list_past(struct store *store, const struct store_past_query *q
     uint64_t number = 0;
     insist(query->limit > 0 && query->limit <= STORE_PAST_PAGE_MAX);
     int rc = check_range(store, query->seq, err), step = SQLITE_DONE;
-    if (rc == 0)
+    if (!rc)
         rc = find_change(self, query->seq, &number, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     sqlite3_stmt *stmt = past_statement(self, query, number);
     while ((step = sqlite3_step(stmt)) == SQLITE_ROW) {
@@ -160,15 +160,17 @@ static int fold_range(struct store_sqlite *self, uint64_t from, const struct two
 {
     static const enum statement both[] = {S_FOLD_HISTORY, S_FOLD_FORGOTTEN};
     int rc = 0;
-    for (int i = 0; rc == 0 && i < 2; i++) {
+    for (int i = 0; !rc && i < 2; i++) {
         sqlite3_stmt *stmt = statement(self, both[i]);
         sqlite3_bind_int64(stmt, 1, (sqlite3_int64)from);
         sqlite3_bind_int64(stmt, 2, (sqlite3_int64)to->a);
         rc = run(self, stmt, "fold history", err);
     }
-    if (rc == 0)
+    if (!rc)
         rc = put_number(self, from_key, to->b, err);
-    return rc < 0 ? rc : put_number(self, folded_key, to->a, err);
+    if (rc)
+        return rc;
+    return put_number(self, folded_key, to->a, err);
 }
 
 int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct error *err)
@@ -177,16 +179,18 @@ int store_sqlite_fold_past(struct store_sqlite *self, int64_t kept_bytes, struct
     uint64_t folded = 0;
     struct two last, to;
     int rc = read_two(self, statement(self, S_HISTORY_LAST), &last, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_number(self, folded_key, &folded, err);
     self->folds_on = false;
-    if (rc < 0 || last.b <= (uint64_t)kept_bytes)
+    if (rc || last.b <= (uint64_t)kept_bytes)
         return rc;
     sqlite3_stmt *stmt = statement(self, S_HISTORY_LIGHT);
     sqlite3_bind_int64(stmt, 1, (sqlite3_int64)folded);
     sqlite3_bind_int64(stmt, 2, (sqlite3_int64)(folded + CHANGES_MAX));
     sqlite3_bind_int64(stmt, 3, (sqlite3_int64)last.b - kept_bytes);
     rc = read_two(self, stmt, &to, err);
-    self->folds_on = rc == 0 && to.a == folded + CHANGES_MAX;
-    return rc < 0 || !to.a ? rc : fold_range(self, folded, &to, err);
+    self->folds_on = !rc && to.a == folded + CHANGES_MAX;
+    if (rc || !to.a)
+        return rc;
+    return fold_range(self, folded, &to, err);
 }

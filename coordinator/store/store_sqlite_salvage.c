@@ -120,7 +120,7 @@ static int put_rows(struct copy *copy, const char *sql, int64_t *ret_last, int *
     sqlite3_stmt *row = NULL;
     int rc = 0, step = sqlite3_prepare_v2(copy->from, sql, -1, &row, NULL);
     if (step == SQLITE_OK)
-        while (rc == 0 && (step = sqlite3_step(row)) == SQLITE_ROW) {
+        while (!rc && (step = sqlite3_step(row)) == SQLITE_ROW) {
             *ret_last = sqlite3_column_int64(row, sqlite3_column_count(row) - 1);
             rc = put_row(copy, row, err);
         }
@@ -136,7 +136,7 @@ static int put_between(struct copy *copy, const char *key, struct error *err)
     int64_t ignored;
     if (copy->last_lost - copy->first_lost > GAP_MAX)
         return 0;
-    for (int64_t at = copy->first_lost + 1; rc == 0 && at < copy->last_lost; at++) {
+    for (int64_t at = copy->first_lost + 1; !rc && at < copy->last_lost; at++) {
         (void)str_printf(sql, sizeof(sql), "SELECT *, %s FROM %s NOT INDEXED WHERE %s = %lld", key,
                          copy->table, key, (long long)at);
         rc = put_rows(copy, sql, &ignored, &end, err);
@@ -165,18 +165,18 @@ static int copy_table(struct copy *copy, const char *key, bool numbered, struct 
     char sql[SQL_MAX];
     int end = SQLITE_DONE;
     int rc = prepare_put(copy, err);
-    if (rc == 0) {
+    if (!rc) {
         (void)str_printf(sql, sizeof(sql), "SELECT *, %s FROM %s NOT INDEXED ORDER BY %s", key,
                          copy->table, key);
         copy->first_lost = 0;
         rc = put_rows(copy, sql, &copy->first_lost, &end, err);
     }
-    if (rc == 0 && end != SQLITE_DONE) {
+    if (!rc && end != SQLITE_DONE) {
         copy->told->damaged = true;
         copy->last_lost = INT64_MAX;
         (void)str_copy(sql + strlen(sql), sizeof(sql) - strlen(sql), " DESC");
         rc = put_rows(copy, sql, &copy->last_lost, &end, err);
-        if (rc == 0 && numbered && copy->last_lost != INT64_MAX)
+        if (!rc && numbered && copy->last_lost != INT64_MAX)
             rc = put_between(copy, key, err);
     }
     sqlite3_finalize(copy->put);
@@ -189,32 +189,34 @@ static int copy_tables(struct copy *copy, struct error *err)
     int version = 0, there = 0;
     char sql[SQL_MAX];
     int rc = store_sqlite_query_int(copy->from, "PRAGMA user_version", &version, err);
-    if (rc == 0 && (version < 1 || version > store_sqlite_schema()))
+    if (!rc && (version < 1 || version > store_sqlite_schema()))
         rc = error_set(err, E_FAILED_PRECONDITION,
                        "the file has schema version %d, this program knows 1 to %d", version,
                        store_sqlite_schema());
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_migrate(copy->to, 0, version, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_exec(copy->to, "BEGIN", err);
-    for (size_t i = 0; rc == 0 && i < sizeof(tables) / sizeof(*tables); i++) {
+    for (size_t i = 0; !rc && i < sizeof(tables) / sizeof(*tables); i++) {
         (void)str_printf(sql, sizeof(sql), "SELECT count(*) FROM sqlite_schema WHERE name = '%s'",
                          tables[i].name);
         rc = store_sqlite_query_int(copy->to, sql, &there, err);
         copy->table = tables[i].name;
-        if (rc == 0 && there)
+        if (!rc && there)
             rc = copy_table(copy, tables[i].key, tables[i].numbered, err);
     }
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_exec(copy->to, "COMMIT", err);
-    return rc < 0 ? rc : store_sqlite_migrate(copy->to, version, store_sqlite_schema(), err);
+    if (rc)
+        return rc;
+    return store_sqlite_migrate(copy->to, version, store_sqlite_schema(), err);
 }
 
 static int file_of(const char *path, char ret[PATH_MAX], struct error *err)
 {
     struct stat st;
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-    return str_printf(ret, PATH_MAX, "%s%s", path, folder ? "/muster.db" : "") < 0
+    return str_printf(ret, PATH_MAX, "%s%s", path, folder ? "/muster.db" : "")
                ? error_set(err, E_INVALID_ARGUMENT, "the path is too long")
                : 0;
 }
@@ -224,10 +226,10 @@ static int open_from(const char *path, sqlite3 **ret, struct error *err)
     char file[PATH_MAX];
     int application = 0;
     int rc = file_of(path, file, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     rc = store_sqlite_check_file(file, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (access(file, R_OK) < 0)
         return error_errno(err, errno, "%s", file);
@@ -235,9 +237,11 @@ static int open_from(const char *path, sqlite3 **ret, struct error *err)
     rc = opened == SQLITE_OK
              ? store_sqlite_query_int(*ret, "PRAGMA application_id", &application, err)
              : store_sqlite_error(*ret, opened, "open", err);
-    if (rc == 0 && application != STORE_APPLICATION_ID)
+    if (!rc && application != STORE_APPLICATION_ID)
         rc = error_set(err, E_FAILED_PRECONDITION, "the file belongs to another application");
-    return rc < 0 ? error_wrap(err, "%s", file) : 0;
+    if (rc)
+        return error_wrap(err, "%s", file);
+    return 0;
 }
 
 /* Also a store without a job has rows: its cluster's name, its tokens. */
@@ -256,21 +260,21 @@ int store_sqlite_salvage(const char *from, const char *to, struct store_salvage 
     struct copy copy = {.told = ret};
     *ret = (struct store_salvage){0};
     int rc = open_from(from, &copy.from, err);
-    if (rc == 0 && access(to, F_OK) == 0)
+    if (!rc && access(to, F_OK) == 0)
         rc = error_set(err, E_ALREADY_EXISTS, "%s exists", to);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_open_new(to, &copy.to, err);
     bool made = copy.to;
     (void)str_printf(mark, sizeof(mark), "PRAGMA application_id = %d", STORE_APPLICATION_ID);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_exec(copy.to, mark, err);
-    if (rc == 0)
+    if (!rc)
         rc = copy_tables(&copy, err);
-    if (rc == 0 && ret->jobs + ret->events + ret->others == 0)
+    if (!rc && ret->jobs + ret->events + ret->others == 0)
         rc = refuse_nothing(from, err);
     sqlite3_close(copy.from);
     sqlite3_close(copy.to);
-    if (rc < 0 && made)
+    if (rc && made)
         (void)unlink(to);
     return rc;
 }
@@ -282,15 +286,15 @@ static int read_facts(sqlite3 *db, struct store_facts *ret, struct error *err)
     static const char cluster[] = "SELECT value FROM meta WHERE key = '" STORE_CLUSTER_KEY "'";
     sqlite3_stmt *stmt = NULL;
     int rc = store_sqlite_query_int(db, "PRAGMA user_version", &ret->schema, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_query_int(db, "SELECT count(*) FROM jobs", &ret->jobs, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_query_int(db, "SELECT coalesce(max(seq), 0) FROM events", &ret->events,
                                     err);
-    if (rc == 0 && ret->schema > 1)
+    if (!rc && ret->schema > 1)
         rc =
             store_sqlite_query_int(db, "SELECT coalesce(max(seq), 0) FROM audit", &ret->audit, err);
-    if (rc == 0 && sqlite3_prepare_v2(db, cluster, -1, &stmt, NULL) == SQLITE_OK &&
+    if (!rc && sqlite3_prepare_v2(db, cluster, -1, &stmt, NULL) == SQLITE_OK &&
         sqlite3_step(stmt) == SQLITE_ROW)
         (void)str_copy(ret->cluster, sizeof(ret->cluster), column(stmt, 0));
     sqlite3_finalize(stmt);
@@ -319,12 +323,12 @@ static int check_documents(sqlite3 *db, struct error *err)
                                           "SELECT 'jobs', id, spec, document FROM jobs UNION ALL"
                                           " SELECT 'nodes', name, '{}', document FROM nodes",
                                           -1, &stmt, NULL);
-    while (rc == 0 && (step == SQLITE_OK || step == SQLITE_ROW) &&
+    while (!rc && (step == SQLITE_OK || step == SQLITE_ROW) &&
            (step = sqlite3_step(stmt)) == SQLITE_ROW)
         if (!row_is_valid(db, column(stmt, 0), stmt))
             rc = error_set(err, E_DATA_LOSS, "%s: the row of %s cannot be read", column(stmt, 0),
                            column(stmt, 1));
-    if (rc == 0 && step != SQLITE_DONE)
+    if (!rc && step != SQLITE_DONE)
         rc = store_sqlite_error(db, step, "documents", err);
     sqlite3_finalize(stmt);
     return rc;
@@ -336,14 +340,14 @@ int store_sqlite_examine(const char *path, struct store_facts *ret, struct error
     struct store_mark mark;
     *ret = (struct store_facts){0};
     int rc = open_from(path, &db, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_pages(db, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_facts(db, ret, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_documents(db, err);
     sqlite3_close(db);
-    if (rc == 0 && store_mark_read(path, &mark, NULL) == 0) {
+    if (!rc && store_mark_read(path, &mark, NULL) == 0) {
         struct store_mark now = {.event = (uint64_t)ret->events, .audit = (uint64_t)ret->audit};
         (void)str_copy(now.cluster, sizeof(now.cluster), ret->cluster);
         rc = store_mark_compare(&mark, &now, err);

@@ -82,15 +82,17 @@ static int open_side(struct wal_thread *self, const char *path, struct error *er
                              err);
 }
 
-static int start(struct wal_thread *self, struct error *err)
+static int start_thread(struct wal_thread *self, struct error *err)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's business */
     int rc = pthread_create(&self->thread, NULL, copy_when_wanted, self);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    self->started = rc == 0;
-    return rc ? error_errno(err, rc, "cannot start a thread") : 0;
+    self->started = !rc;
+    if (rc)
+        return error_errno(err, rc, "cannot start a thread");
+    return 0;
 }
 
 int wal_thread_new(sqlite3 *db, const char *path, struct wal_thread **ret, struct error *err)
@@ -102,9 +104,9 @@ int wal_thread_new(sqlite3 *db, const char *path, struct wal_thread **ret, struc
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->changed, NULL);
     int rc = open_side(self, path, err);
-    if (rc == 0)
-        rc = start(self, err);
-    if (rc < 0) {
+    if (!rc)
+        rc = start_thread(self, err);
+    if (rc) {
         wal_thread_free(self);
         return rc;
     }
