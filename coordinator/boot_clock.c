@@ -34,27 +34,27 @@ int boot_clock_adjust(struct store *store, struct cluster *cluster, int64_t offs
     char text[STORE_META_VALUE_MAX + 1];
     int64_t stored_ms = 0;
     int rc = store->verbs->get_meta(store, clock_key, text, err);
-    if (rc == 0)
+    if (!rc)
         rc = parse_i64(text, INT64_MIN, INT64_MAX, &stored_ms, err);
     else if (rc == E_NOT_FOUND)
         rc = 0;
-    if (rc < 0)
+    if (rc)
         return rc;
     int64_t by_ms = stored_ms - offset_ms;
     if (by_ms > -CLOCK_TOLERANCE_MS && by_ms < CLOCK_TOLERANCE_MS)
         return 0;
     (void)str_printf(text, sizeof(text), "%lld", (long long)offset_ms);
     rc = store->verbs->begin(store, err);
-    if (rc == 0)
+    if (!rc)
         rc = store->verbs->put_meta(store, clock_key, text, err);
-    for (struct job *job = cluster_first_active_job(cluster); rc == 0 && job;
+    for (struct job *job = cluster_first_active_job(cluster); !rc && job;
          job = cluster_next_active_job(cluster, job)) {
         shift_job(job, by_ms);
         rc = store->verbs->put_job(store, job, err);
     }
-    if (rc == 0)
+    if (!rc)
         rc = store->verbs->commit(store, err);
-    if (rc < 0)
+    if (rc)
         store->verbs->rollback(store);
     return rc;
 }

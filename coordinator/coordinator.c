@@ -48,11 +48,11 @@ static int ensure_cluster_id(struct coordinator *self, struct error *err)
     self->env->rng.fill(self->env->rng.self, id, sizeof(id));
     hex_encode(id, sizeof(id), self->cluster_id);
     rc = verbs->begin(self->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->put_meta(self->store, STORE_CLUSTER_KEY, self->cluster_id, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(self->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(self->store);
     return rc;
 }
@@ -61,7 +61,7 @@ static int read_restored(struct coordinator *self, struct error *err)
 {
     char text[STORE_META_VALUE_MAX + 1];
     int rc = self->store->verbs->get_meta(self->store, STORE_RESTORED_KEY, text, err);
-    if (rc == 0)
+    if (!rc)
         rc = parse_i64(text, 0, INT64_MAX, &self->restored_wall_ms, err);
     if (rc == E_NOT_FOUND) {
         error_clear(err);
@@ -88,11 +88,11 @@ static int renew_token_file(struct coordinator *self, const char *data_dir, cons
     size_t size;
     struct disk *disk = &self->env->disk;
     int rc = str_printf(path, sizeof(path), "%s/%s.token", data_dir, role);
-    if (rc < 0 || disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL) < 0)
+    if (rc || disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL) < 0)
         return 0;
     data[strcspn(data, "\r\n")] = 0;
     const char *pin = token_pin(data);
-    bool stale = token_check(data, NULL, NULL) == 0 && token_plain(data, token) == 0 &&
+    bool stale = !token_check(data, NULL, NULL) && !token_plain(data, token) &&
                  strcmp(pin ? pin : "", self->pin) != 0;
     free(data);
     return stale ? write_token_file(self, path, token, err) : 0;
@@ -108,10 +108,10 @@ static int read_token_file(struct coordinator *self, const char *path, const cha
     size_t size;
     struct store_token known;
     int rc = disk->read_file(disk->self, path, TOKEN_FILE_MAX, &data, &size, NULL);
-    if (rc == 0) {
+    if (!rc) {
         data[strcspn(data, "\r\n")] = 0;
-        bool good = token_check(data, found, NULL) == 0 && strcmp(found, role) == 0 &&
-                    token_plain(data, ret) == 0;
+        bool good =
+            !token_check(data, found, NULL) && strcmp(found, role) == 0 && !token_plain(data, ret);
         free(data);
         if (good)
             access_name_token(ret, &known);
@@ -121,8 +121,9 @@ static int read_token_file(struct coordinator *self, const char *path, const cha
     uint8_t secret[TOKEN_SECRET_BYTES];
     self->env->rng.fill(self->env->rng.self, secret, sizeof(secret));
     rc = token_compose(role, secret, ret);
-    return rc < 0 ? error_set(err, rc, "token of role %s", role)
-                  : write_token_file(self, path, ret, err);
+    if (rc)
+        return error_set(err, rc, "token of role %s", role);
+    return write_token_file(self, path, ret, err);
 }
 
 static int make_token(struct coordinator *self, const char *data_dir, const char *role,
@@ -130,9 +131,9 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
 {
     char path[PATH_MAX], text[TOKEN_MAX];
     int rc = str_printf(path, sizeof(path), "%s/%s.token", data_dir, role);
-    if (rc == 0)
+    if (!rc)
         rc = read_token_file(self, path, role, text, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct clock *clock = &self->env->clock;
     struct store_token token = {.created_wall_ms = clock->wall_ms(clock->self)};
@@ -141,13 +142,15 @@ static int make_token(struct coordinator *self, const char *data_dir, const char
     access_name_token(text, &token);
     const struct store_verbs *verbs = self->store->verbs;
     rc = verbs->begin(self->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->put_token(self->store, &token, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(self->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(self->store);
-    return rc < 0 ? rc : access_put_token(service_access(self->service), &token, err);
+    if (rc)
+        return rc;
+    return access_put_token(service_access(self->service), &token, err);
 }
 
 static int make_default_tenant(struct coordinator *self, struct error *err)
@@ -157,13 +160,15 @@ static int make_default_tenant(struct coordinator *self, struct error *err)
         .name = "default", .weight = 1, .created_wall_ms = clock->wall_ms(clock->self)};
     const struct store_verbs *verbs = self->store->verbs;
     int rc = verbs->begin(self->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->put_tenant(self->store, &tenant, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(self->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(self->store);
-    return rc < 0 ? rc : access_put_tenant(service_access(self->service), &tenant, err);
+    if (rc)
+        return rc;
+    return access_put_tenant(service_access(self->service), &tenant, err);
 }
 
 /* Load or make what every start needs. */
@@ -173,15 +178,15 @@ static int load_access(struct coordinator *self, const char *data_dir, struct er
     struct access *access = service_access(self->service);
     int64_t wall_ms = clock->wall_ms(clock->self);
     int rc = service_load_access(self->service, err);
-    if (rc == 0 && !access_tenant(access, "default"))
+    if (!rc && !access_tenant(access, "default"))
         rc = make_default_tenant(self, err);
-    if (rc == 0 && access_count_valid(access, ACCESS_ADMIN, wall_ms) == 0)
+    if (!rc && access_count_valid(access, ACCESS_ADMIN, wall_ms) == 0)
         rc = make_token(self, data_dir, "admin", err);
-    if (rc == 0 && access_count_valid(access, ACCESS_AGENT, wall_ms) == 0)
+    if (!rc && access_count_valid(access, ACCESS_AGENT, wall_ms) == 0)
         rc = make_token(self, data_dir, "agent", err);
-    if (rc == 0)
+    if (!rc)
         rc = renew_token_file(self, data_dir, "admin", err);
-    if (rc == 0)
+    if (!rc)
         rc = renew_token_file(self, data_dir, "agent", err);
     return rc;
 }
@@ -208,7 +213,9 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
     };
     int rc = service_new(&service_options, &self->service, err);
     self->driver.service = self->service;
-    return rc < 0 ? rc : load_access(self, options->data_dir, err);
+    if (rc)
+        return rc;
+    return load_access(self, options->data_dir, err);
 }
 
 static int listen_rpc(struct coordinator *self, const struct coordinator_options *options,
@@ -216,7 +223,9 @@ static int listen_rpc(struct coordinator *self, const struct coordinator_options
 {
     int in_flight = options->max_in_flight ? options->max_in_flight : IN_FLIGHT_DEFAULT;
     int rc = rpc_server_new(self->env, self->loop, options->rpc_url, in_flight, &self->server, err);
-    return rc < 0 ? rc : api_rpc_new(self->server, self->service, &self->api, err);
+    if (rc)
+        return rc;
+    return api_rpc_new(self->server, self->service, &self->api, err);
 }
 
 static int start_parts(struct coordinator *self, const struct coordinator_options *options,
@@ -233,19 +242,19 @@ static int start_parts(struct coordinator *self, const struct coordinator_option
     self->driver.retention.keep_jobs = options->keep_jobs;
     self->driver.retention.keep_ms = options->keep_ms;
     int rc = driver_init(&self->driver, err);
-    if (rc == 0)
+    if (!rc)
         rc = ensure_cluster_id(self, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_restored(self, err);
-    if (rc == 0)
+    if (!rc)
         rc = make_service(self, options, err);
-    if (rc == 0)
+    if (!rc)
         rc = driver_start(&self->driver, err);
-    if (rc == 0)
+    if (!rc)
         service_load_nodes(self->service);
-    if (rc == 0)
+    if (!rc)
         rc = listen_rpc(self, options, err);
-    if (rc == 0) {
+    if (!rc) {
         loop_on_turn_end(self->loop, driver_turn_end, &self->driver);
         loop_on_slow_turn(self->loop, driver_slow_turn, &self->driver);
     }
@@ -263,7 +272,7 @@ int coordinator_new(const struct coordinator_options *options, struct env *env, 
     self->store = store;
     (void)str_copy(self->pin, sizeof(self->pin), options->pin ? options->pin : "");
     int rc = start_parts(self, options, err);
-    if (rc < 0)
+    if (rc)
         coordinator_free(self);
     else
         *ret = self;
@@ -292,7 +301,7 @@ void coordinator_set_pin(struct coordinator *coordinator, const char *pin)
     (void)str_copy(coordinator->pin, sizeof(coordinator->pin), pin);
     service_set_pin(coordinator->service, pin);
     for (size_t i = 0; i < sizeof(roles) / sizeof(roles[0]); i++)
-        if (renew_token_file(coordinator, coordinator->driver.data_dir, roles[i], &err) < 0)
+        if (renew_token_file(coordinator, coordinator->driver.data_dir, roles[i], &err))
             log_warn(coordinator->driver.log, err.text, log_str("role", roles[i]));
 }
 

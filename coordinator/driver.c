@@ -45,7 +45,7 @@ static void load_tenant(void *arg, const struct store_tenant *from)
                            .guaranteed_slots = from->guaranteed_slots,
                            .limit_slots = from->limit_slots};
     (void)str_copy(facts.name, sizeof(facts.name), from->name);
-    if (load->rc == 0)
+    if (!load->rc)
         load->rc = cluster_set_tenant(load->cluster, &facts, load->err);
 }
 
@@ -59,9 +59,9 @@ static int load_first_job(struct driver *driver, struct cluster *cluster, struct
         error_clear(err);
         return 0;
     }
-    if (rc == 0)
+    if (!rc)
         rc = parse_i64(text, 0, INT64_MAX, &first, err);
-    if (rc == 0)
+    if (!rc)
         cluster_skip_sequences(cluster, (uint64_t)first);
     return rc;
 }
@@ -72,13 +72,13 @@ static int load_cluster(struct driver *driver, struct cluster *cluster, struct e
     struct store_loader loader = {.parse_spec = service_parse_spec, .arg = &specs};
     struct tenants_load tenants = {.cluster = cluster, .err = err};
     int rc = driver->store->verbs->list_tenants(driver->store, load_tenant, &tenants, err);
-    if (rc == 0)
+    if (!rc)
         rc = tenants.rc;
-    if (rc == 0)
+    if (!rc)
         rc = driver->store->verbs->load(driver->store, &loader, cluster, err);
-    if (rc == 0)
+    if (!rc)
         rc = load_first_job(driver, cluster, err);
-    if (rc == 0)
+    if (!rc)
         rc = forgotten_use_load(driver->store, cluster, err);
     strmap_fini(&specs);
     return rc;
@@ -90,7 +90,7 @@ static int load(struct driver *driver, struct error *err)
     driver->env->rng.fill(driver->env->rng.self, &seed, sizeof(seed));
     struct cluster *cluster = cluster_new(seed);
     int rc = load_cluster(driver, cluster, err);
-    if (rc < 0) {
+    if (rc) {
         cluster_free(cluster);
         return rc;
     }
@@ -104,7 +104,7 @@ int driver_init(struct driver *driver, struct error *err)
 {
     actions_init(&driver->actions);
     int rc = load(driver, err);
-    if (rc == 0)
+    if (!rc)
         rc = adjust_clock(driver, err);
     driver->clock_unsettled = rc == E_RESOURCE_EXHAUSTED;
     return driver->clock_unsettled ? 0 : rc;
@@ -249,7 +249,7 @@ static int store_once(struct driver *driver, const struct action *action, struct
                      is_job ? action->job : action->node);
     if (strmap_find(seen, key))
         return 0;
-    if (strmap_set(seen, key, NULL, NULL) < 0)
+    if (strmap_set(seen, key, NULL, NULL))
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     const struct store_verbs *verbs = driver->store->verbs;
     if (is_job) {
@@ -265,7 +265,7 @@ static int store_once(struct driver *driver, const struct action *action, struct
 static int store_audit(struct driver *driver, const struct store_audit *entry, struct error *err)
 {
     int rc = driver->store->verbs->put_audit(driver->store, entry, err);
-    if (rc < 0 || !driver->on_audit)
+    if (rc || !driver->on_audit)
         return rc;
     driver->audited = array_reserve(driver->audited, driver->audited_count,
                                     &driver->audited_capacity, sizeof(*driver->audited));
@@ -324,7 +324,7 @@ static int store_actions(struct driver *driver, struct error *err)
     struct strmap seen = {0};
     int rc = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; rc == 0 && i < driver->actions.count; i++)
+        for (int i = 0; !rc && i < driver->actions.count; i++)
             if ((driver->actions.items[i].kind == ACTION_RECORD) == (pass == 0))
                 rc = store_action(driver, &driver->actions.items[i], &seen, err);
     strmap_fini(&seen);
@@ -359,17 +359,17 @@ static int commit(struct driver *driver, struct error *err)
     int64_t begun_ms = loop_clock_ms(driver->loop);
     const struct store_verbs *verbs = driver->store->verbs;
     int rc = verbs->begin(driver->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_actions(driver, err);
-    for (int i = 0; rc == 0 && i < driver->changes_count; i++)
+    for (int i = 0; !rc && i < driver->changes_count; i++)
         rc = store_change(driver, &driver->changes[i], err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(driver->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(driver->store);
     else
         mark(driver);
-    for (int i = 0; rc == 0 && i < driver->audited_count; i++)
+    for (int i = 0; !rc && i < driver->audited_count; i++)
         driver->on_audit(driver->on_audit_arg, &driver->audited[i]);
     driver->audited_count = 0;
     driver->took.commit_ms = loop_clock_ms(driver->loop) - begun_ms;
@@ -437,11 +437,11 @@ static int probe(struct driver *driver, struct error *err)
     char text[32];
     (void)str_printf(text, sizeof(text), "%lld", (long long)wall_ms(driver));
     int rc = verbs->begin(driver->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->put_meta(driver->store, "probe", text, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(driver->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(driver->store);
     return rc;
 }
@@ -451,11 +451,11 @@ static void retry(void *arg)
     struct driver *driver = arg;
     struct error err = {0};
     int rc = probe(driver, &err);
-    if (rc == 0)
+    if (!rc)
         rc = load(driver, &err);
-    if (rc == 0)
+    if (!rc)
         rc = adjust_clock(driver, &err);
-    if (rc < 0) {
+    if (rc) {
         refuse_from_now(driver, &err);
         return;
     }
@@ -504,13 +504,13 @@ int driver_start(struct driver *driver, struct error *err)
     int rc = driver->clock_unsettled
                  ? error_set(err, E_RESOURCE_EXHAUSTED, "write job: database or disk is full")
                  : 0;
-    if (rc == 0) {
+    if (!rc) {
         step_now(driver, &event);
         rc = commit(driver, err);
     }
-    if (rc < 0 && rc != E_RESOURCE_EXHAUSTED)
+    if (rc && rc != E_RESOURCE_EXHAUSTED)
         return rc;
-    if (rc < 0) /* a full disk: the stored state is readable, and changes wait for space */
+    if (rc) /* a full disk: the stored state is readable, and changes wait for space */
         refuse_at_start(driver, err);
     else
         perform(driver);
@@ -532,7 +532,7 @@ void driver_turn_end(void *arg)
         perform(driver);
     /* Performing actions may have stepped: their jobs are still needed. */
     if (driver->actions.count == 0 && !driver->refusing &&
-        retention_turn_end(&driver->retention, driver->cluster, &err) < 0)
+        retention_turn_end(&driver->retention, driver->cluster, &err))
         refuse_from_now(driver, &err);
     service_turn_end(driver->service);
     await_pass(driver);

@@ -20,8 +20,8 @@ static void read_sum(struct tenant *tenant, char *text)
     if (!space)
         return;
     *space = 0;
-    if (parse_f64(text, &use, NULL) == 0 && use > 0 &&
-        parse_i64(space + 1, 1, INT64_MAX, &wall_ms, NULL) == 0)
+    if (!parse_f64(text, &use, NULL) && use > 0 &&
+        !parse_i64(space + 1, 1, INT64_MAX, &wall_ms, NULL))
         tenant_charge_forgotten(tenant, use, wall_ms);
 }
 
@@ -32,9 +32,9 @@ int forgotten_use_load(struct store *store, struct cluster *cluster, struct erro
          tenant = cluster_next_tenant(cluster, tenant)) {
         key_of(tenant, key);
         int rc = store->verbs->get_meta(store, key, text, err);
-        if (rc < 0 && rc != E_NOT_FOUND)
+        if (rc && rc != E_NOT_FOUND)
             return rc;
-        if (rc == 0)
+        if (!rc)
             read_sum(tenant, text);
         else
             error_clear(err);
@@ -55,7 +55,7 @@ int forgotten_use_put(struct store *store, struct job *const *jobs, int count, i
                       struct error *err)
 {
     int rc = 0;
-    for (int i = 0; rc == 0 && i < count; i++) {
+    for (int i = 0; !rc && i < count; i++) {
         const struct tenant *tenant = jobs[i]->tenant;
         double use = 0;
         bool first = true;

@@ -24,13 +24,13 @@ int past_open(const char *path, struct past **ret, struct error *err)
     struct stat info;
     if (stat(path, &info) < 0)
         return error_set(err, E_NOT_FOUND, "%s does not exist", path);
-    if (str_printf(file, sizeof(file), "%s%s", path, S_ISDIR(info.st_mode) ? "/muster.db" : "") < 0)
+    if (str_printf(file, sizeof(file), "%s%s", path, S_ISDIR(info.st_mode) ? "/muster.db" : ""))
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long");
     struct past *past = calloc(1, sizeof(*past));
     if (!past)
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     int rc = store_sqlite_open_to_read(file, &past->store, err);
-    if (rc < 0)
+    if (rc)
         free(past);
     else
         *ret = past;
@@ -59,7 +59,7 @@ int past_replay(struct past *past, const Muster__ReplayRequest *request, Muster_
     page->next = past->pages;
     past->pages = page;
     int rc = replay_page_read(past->store, request, &page->page, err);
-    if (rc == 0)
+    if (!rc)
         *ret = &page->page.answer;
     return rc;
 }

@@ -181,13 +181,13 @@ static int forget_rows(struct retention *retention, struct job *const *jobs, int
 {
     const struct store_verbs *verbs = retention->store->verbs;
     int rc = verbs->begin(retention->store, err);
-    if (rc == 0)
+    if (!rc)
         rc = forgotten_use_put(retention->store, jobs, count, wall_ms, err);
-    for (int i = 0; rc == 0 && i < count; i++)
+    for (int i = 0; !rc && i < count; i++)
         rc = verbs->forget_job(retention->store, jobs[i]->sequence, err);
-    if (rc == 0)
+    if (!rc)
         rc = verbs->commit(retention->store, err);
-    if (rc < 0)
+    if (rc)
         verbs->rollback(retention->store);
     return rc;
 }
@@ -204,7 +204,7 @@ static int forget_jobs(struct retention *retention, const uint64_t *sequences, i
         jobs[i] = cluster_job(retention->cluster, id);
     }
     int rc = count ? forget_rows(retention, jobs, count, at_ms, err) : 0;
-    for (int i = 0; rc == 0 && i < count; i++) {
+    for (int i = 0; !rc && i < count; i++) {
         (void)str_copy(id, sizeof(id), jobs[i]->id);
         tenant_charge_forgotten(jobs[i]->tenant, job_use(jobs[i], at_ms), at_ms);
         cluster_remove_job(retention->cluster, jobs[i]);
@@ -254,7 +254,7 @@ static bool remove_stray_output(struct retention *retention)
     if (!retention->swept) {
         retention->swept = true;
         if (!retention->data_dir ||
-            str_printf(path, sizeof(path), "%s/logs", retention->data_dir) < 0 ||
+            str_printf(path, sizeof(path), "%s/logs", retention->data_dir) ||
             disk->list(disk->self, path, &retention->names, NULL) < 0)
             retention->names = NULL;
     }
@@ -282,7 +282,7 @@ int retention_turn_end(struct retention *retention, struct cluster *cluster, str
     watch_clock(retention);
     int count = choose_jobs(retention, sequences, RETENTION_BATCH);
     int rc = forget_jobs(retention, sequences, count, err);
-    if (rc < 0) {
+    if (rc) {
         check_again_in(retention, RETENTION_EVERY_MS);
         return rc;
     }

@@ -7,7 +7,7 @@ int salvage_check(const char *path, char *ret, size_t size, struct error *err)
 {
     struct store_facts facts;
     int rc = store_sqlite_examine(path, &facts, err);
-    if (rc < 0) {
+    if (rc) {
         if (rc == E_DATA_LOSS)
             error_hint(err, "muster store salvage %.100s NEW.db copies what can be read", path);
         return rc;
@@ -22,7 +22,7 @@ int salvage_copy(const char *path, const char *to, char *ret, size_t size, struc
 {
     struct store_salvage told;
     int rc = store_sqlite_salvage(path, to, &told, err);
-    if (rc == 0)
+    if (!rc)
         (void)str_printf(ret, size,
                          "%d jobs, %d events and %d other rows copied; %d rows made no sense%s",
                          told.jobs, told.events, told.others, told.dropped,

@@ -197,7 +197,7 @@ static bool token_lasts(struct api_rest *api, const char *token)
 {
     const struct store_token *caller;
     const struct clock *clock = &api->env->clock;
-    if (service_identify(coordinator_service(api->coordinator), token, &caller, NULL) < 0)
+    if (service_identify(coordinator_service(api->coordinator), token, &caller, NULL))
         return false;
     return !caller->expires_wall_ms ||
            caller->expires_wall_ms - clock->wall_ms(clock->self) > 2 * SHARED_LIFE_MS;
@@ -224,7 +224,8 @@ static int check_streams(struct api_rest *api, const struct store_token *caller,
     list_each(exchange, &api->exchanges, link) {
         bool live = exchange->streaming && !exchange->stream.ended;
         all += live;
-        own += live && exchange->caller == caller;
+        if (live && exchange->caller == caller)
+            own++;
     }
     if (own >= (admin ? MAX_ADMIN_STREAMS : MAX_TOKEN_STREAMS))
         return service_refuse_limit(service, admin ? LIMIT_ADMIN_STREAMS : LIMIT_TOKEN_STREAMS,
@@ -244,7 +245,7 @@ static int identify(struct api_rest *api, const struct http_request *request, co
     char peer[64];
     int rc = service_identify(service, token, ret, err);
     http_peer(request, peer, sizeof(peer));
-    if (rc < 0)
+    if (rc)
         service_audit_stranger(service, &(struct service_stranger){"rest", peer, method}, err);
     return rc;
 }
@@ -257,18 +258,18 @@ static void handle_call(struct api_rest *api, struct http_request *request,
     ProtobufCMessage *message = NULL;
     const struct store_token *caller = NULL;
     int rc = visitor_token(api->sessions, request, &token, &err);
-    if (rc == 0 && !match->route->open) /* strangers do not learn what is wrong with their words */
+    if (!rc && !match->route->open) /* strangers do not learn what is wrong with their words */
         rc = identify(api, request, token, match->route->call ? match->route->call : "", &caller,
                       &err);
-    if (rc == 0 && visitor_changes(request) && !(access_role(caller->role) & ACCESS_READERS))
+    if (!rc && visitor_changes(request) && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s changes nothing here",
                        caller->role);
-    if (rc == 0 && streams(match, request))
+    if (!rc && streams(match, request))
         rc = check_streams(api, caller, &err);
-    if (rc == 0)
+    if (!rc)
         rc = request_message(request, match, &message, &err);
-    struct exchange *exchange = rc == 0 ? calloc(1, sizeof(*exchange)) : NULL;
-    if (rc == 0 && !exchange)
+    struct exchange *exchange = rc ? NULL : calloc(1, sizeof(*exchange));
+    if (!rc && !exchange)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
     if (!exchange) {
         rpc_message_free(message);
@@ -330,7 +331,7 @@ static int token_in_body(const struct http_request *request, struct arena *arena
     struct tree_input input = {.text = http_body(request, &size), .limits = {.bytes = 4096}};
     input.size = size;
     int rc = tree_parse_json(&input, arena, &tree, err);
-    if (rc < 0 || http_body_too_large(request))
+    if (rc || http_body_too_large(request))
         return error_set(err, E_INVALID_ARGUMENT, "the body must be {\"token\": \"mst_...\"}");
     struct tree *token = tree_get(tree, "token");
     if (token && tree->count > 1)
@@ -349,17 +350,17 @@ static void handle_login(struct api_rest *api, struct http_request *request)
     struct session_keys keys;
     arena_init(&arena, 1 << 16);
     int rc = visitor_check_form(request, &err);
-    if (rc == 0)
+    if (!rc)
         rc = token_in_body(request, &arena, &token, &err);
-    if (rc == 0)
+    if (!rc)
         rc = identify(api, request, token, "login", &caller, &err);
-    if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
+    if (!rc && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s cannot log in", caller->role);
-    if (rc == 0) {
+    if (!rc) {
         struct session_owner owner = {token, caller->id, access_role(caller->role) == ACCESS_ADMIN};
         rc = session_open(api->sessions, &owner, &keys, &err);
     }
-    if (rc == 0)
+    if (!rc)
         set_cookie(request, &keys, SESSION_LIFE_MS / 1000);
     else
         reply_error(request, &err);
@@ -395,7 +396,7 @@ static void handle_logout(struct api_rest *api, struct http_request *request)
     static const struct session_keys none;
     struct error err = {0};
     char id[SESSION_ID_MAX];
-    if (visitor_check_form(request, &err) < 0) {
+    if (visitor_check_form(request, &err)) {
         reply_error(request, &err);
         return;
     }
@@ -426,12 +427,12 @@ static void handle_metrics(struct api_rest *api, struct http_request *request)
     const struct store_token *caller = NULL;
     struct service *service = coordinator_service(api->coordinator);
     int rc = visitor_token(api->sessions, request, &token, &err);
-    if (rc == 0)
+    if (!rc)
         rc = identify(api, request, token, "metrics", &caller, &err);
-    if (rc == 0 && !(access_role(caller->role) & ACCESS_READERS))
+    if (!rc && !(access_role(caller->role) & ACCESS_READERS))
         rc = error_set(&err, E_PERMISSION_DENIED, "a token of role %s reads no metrics",
                        caller->role);
-    if (rc < 0) {
+    if (rc) {
         reply_error(request, &err);
         return;
     }
@@ -562,9 +563,9 @@ int api_rest_new(const struct api_rest_options *options, struct env *env, struct
     http.owner_of = owner_of;
     http.arg = api;
     int rc = sessions_new(env, options->data_dir, &api->sessions, err);
-    if (rc == 0)
+    if (!rc)
         rc = http_new(loop, &http, &api->http, err);
-    if (rc < 0) {
+    if (rc) {
         api_rest_free(api);
         return rc;
     }

@@ -391,7 +391,7 @@ void http_stream(struct http_request *request, const struct http_answer *answer,
 bool http_stream_write(struct http_request *request, const void *data, size_t size)
 {
     pthread_mutex_lock(&request->http->mutex);
-    bool good = !request->gone && buf_append(&request->stream, data, size) == 0;
+    bool good = !request->gone && !buf_append(&request->stream, data, size);
     if (good)
         wake_request(request);
     pthread_mutex_unlock(&request->http->mutex);
@@ -460,11 +460,11 @@ static int start_server(struct http *http, const struct http_options *options, s
     struct http_address address;
     const char *scheme = options->tls ? "https" : "http";
     int rc = http_address_parse(options->address, &address, err);
-    if (rc == 0 && options->tls)
+    if (!rc && options->tls)
         rc = tls_identity_new(options->tls, &http->identity, err);
-    if (rc == 0 && options->tls)
+    if (!rc && options->tls)
         rc = tls_web_new(http->identity, &http->tls, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     http->guard.tls = http->tls;
     errno = 0;
@@ -511,7 +511,7 @@ int http_new(struct loop *loop, const struct http_options *options, struct http 
     http->memory.max_bytes =
         options->unread_max_bytes ? options->unread_max_bytes : (size_t)HTTP_UNREAD_MAX_BYTES;
     int rc = start_server(http, options, err);
-    if (rc < 0) {
+    if (rc) {
         release_all(http);
         return rc;
     }

@@ -19,7 +19,7 @@ int http_address_parse(const char *text, struct http_address *ret, struct error 
     int64_t port;
     *ret = (struct http_address){0};
     if (!colon || (size_t)(colon - text) >= sizeof(ret->host) ||
-        parse_i64(colon + 1, 0, UINT16_MAX, &port, NULL) < 0)
+        parse_i64(colon + 1, 0, UINT16_MAX, &port, NULL))
         return bad_address(text, err);
     memcpy(ret->host, text, (size_t)(colon - text));
     if (strcmp(ret->host, "localhost") == 0)

@@ -58,7 +58,7 @@ static struct address *address_of(struct guard *guard, const char *name)
     if (address)
         return address;
     address = calloc(1, sizeof(*address));
-    if (!address || strmap_set(&guard->addresses, name, address, NULL) < 0) {
+    if (!address || strmap_set(&guard->addresses, name, address, NULL)) {
         free(address);
         return NULL;
     }

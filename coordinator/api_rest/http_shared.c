@@ -81,7 +81,7 @@ void http_shared_put(struct http_shared *shared, const char *key, uint64_t epoch
         forget_all(shared);
     void *old = NULL;
     if (epoch == shared->epoch && http_content_is_success(content) &&
-        size <= HTTP_SHARED_MAX_BYTES && strmap_set(&shared->answers, key, content, &old) == 0) {
+        size <= HTTP_SHARED_MAX_BYTES && !strmap_set(&shared->answers, key, content, &old)) {
         http_content_ref(content);
         shared->bytes += size;
     }

@@ -19,9 +19,9 @@ struct http_content *prepare_message(struct http_request *request, int status,
     struct error err = {0};
     buf_init(&body, RENDER_MAX_BYTES);
     int rc = transcode_to_json(message, &whole, &body, &err);
-    if (rc == 0)
+    if (!rc)
         rc = buf_char(&body, '\n');
-    if (rc < 0) {
+    if (rc) {
         error_set(&err, E_RESOURCE_EXHAUSTED, "the answer is too large");
         status = error_http_status(err.code);
         buf_clear(&body);
@@ -109,13 +109,15 @@ int render_sse(const struct sse *event, struct buf *out)
     int rc = 0;
     if (event->name)
         rc = buf_printf(out, "event: %s\n", event->name);
-    if (rc == 0 && event->id)
+    if (!rc && event->id)
         rc = buf_printf(out, "id: %" PRIu64 "\n", event->id);
-    if (rc == 0)
+    if (!rc)
         rc = buf_str(out, "data: ");
     /* JSON on one line: no line end can be inside. */
-    if (rc == 0)
+    if (!rc)
         rc = event->message ? transcode_to_json(event->message, &whole, out, NULL)
                             : buf_str(out, "{}");
-    return rc < 0 ? rc : buf_str(out, "\n\n");
+    if (rc)
+        return rc;
+    return buf_str(out, "\n\n");
 }

@@ -36,7 +36,7 @@ static int parse_body(const struct http_request *request, struct arena *arena, s
         .limits = {.bytes = HTTP_BODY_MAX_BYTES, .nodes = REQUEST_VALUES_MAX},
     };
     int rc = tree_parse_json(&input, arena, ret, err);
-    if (rc < 0) {
+    if (rc) {
         if (err->code == E_RESOURCE_EXHAUSTED) /* beyond our limits: the client's doing */
             err->code = E_INVALID_ARGUMENT;
         return error_wrap(err, "body");
@@ -51,13 +51,13 @@ static int spec_message(const struct http_request *request, struct arena *arena,
     Muster__JobSpec *spec;
     Muster__SubmitJobRequest message = MUSTER__SUBMIT_JOB_REQUEST__INIT;
     int rc = parse_body(request, arena, &tree, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct tree *inner = tree_get(tree, "spec");
     if (inner && tree->count == 1)
         tree = inner;
     rc = spec_from_tree(arena, tree, &spec, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     message.spec = spec;
     *ret = rpc_message_copy(&message.base);
@@ -115,7 +115,7 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
     if (field->type == PROTOBUF_C_TYPE_BOOL) {
         bool flag;
         int rc = *pair->value ? parse_bool(pair->value, &flag, err) : 0;
-        if (rc < 0) {
+        if (rc) {
             error_field(err, "%s", key);
             return error_wrap(err, "parameter %s", key);
         }
@@ -123,7 +123,7 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
     } else if (field->type == PROTOBUF_C_TYPE_UINT64) {
         int64_t number; /* larger than a signed 64-bit number: not a number of ours */
         int rc = parse_i64(pair->value, 0, INT64_MAX, &number, err);
-        if (rc < 0) {
+        if (rc) {
             error_field(err, "%s", key);
             return error_wrap(err, "parameter %s", key);
         }
@@ -131,7 +131,7 @@ static int add_parameter(const ProtobufCMessageDescriptor *type, const struct ht
     } else {
         value = tree_string(arena, pair->value);
     }
-    return tree_map_set(arena, map, key, value) < 0
+    return tree_map_set(arena, map, key, value)
                ? error_set(err, E_RESOURCE_EXHAUSTED, "out of memory")
                : 0;
 }
@@ -195,26 +195,26 @@ static int call_message(const struct http_request *request, const struct route_m
     (void)http_body(request, &size);
     if (route->body == ROUTE_OPTIONAL_BODY && (size > 0 || http_body_too_large(request)))
         rc = parse_body(request, arena, &map, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_address(map, match->field, match->value, err);
-    if (rc == 0)
+    if (!rc)
         rc = refuse_constant(map, route->constant.field, err);
-    if (rc == 0)
+    if (!rc)
         rc = widen(type, arena, map, err);
-    if (rc == 0 && strcmp(route->call, "GetLogs") == 0) /* all ranks, unless one is asked for */
+    if (!rc && strcmp(route->call, "GetLogs") == 0) /* all ranks, unless one is asked for */
         rc = tree_map_set(arena, map, "rank", tree_integer(arena, -1));
     const struct http_pair *query = http_query(request, &count);
-    for (int i = 0; rc == 0 && i < count; i++)
+    for (int i = 0; !rc && i < count; i++)
         if (route->secret && strcmp(query[i].key, route->secret) == 0)
             rc = error_set(err, E_INVALID_ARGUMENT, "%s belongs in the body, not in the address",
                            route->secret);
-    for (int i = 0; rc == 0 && i < count; i++)
+    for (int i = 0; !rc && i < count; i++)
         rc = add_parameter(type, &query[i], arena, map, err);
-    if (rc == 0 && match->field[0])
+    if (!rc && match->field[0])
         rc = tree_map_set(arena, map, match->field, tree_string(arena, match->value));
-    if (rc == 0 && route->constant.field)
+    if (!rc && route->constant.field)
         rc = set_constant(route, arena, map);
-    if (rc < 0)
+    if (rc)
         return err->code ? rc : error_set(err, rc, "the request is too large");
     return transcode_from_tree(map, type, NULL, ret, err);
 }

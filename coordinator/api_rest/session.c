@@ -79,7 +79,7 @@ static void seal(const char *id, const uint8_t from[TOKEN_MAX], uint8_t ret[TOKE
 static int put_session(struct sessions *sessions, const char *name, const struct session *session)
 {
     struct session *copy = malloc(sizeof(*copy));
-    if (!copy || strmap_set(&sessions->all, name, copy, NULL) < 0) {
+    if (!copy || strmap_set(&sessions->all, name, copy, NULL)) {
         free(copy);
         return E_RESOURCE_EXHAUSTED;
     }
@@ -91,14 +91,14 @@ static void read_session(struct sessions *sessions, const struct tree *node)
 {
     struct session session = {0};
     const char *name, *sealed, *owner;
-    bool whole = tree_read_string(tree_get(node, "id"), &name, NULL) == 0 &&
-                 tree_read_string(tree_get(node, "token"), &sealed, NULL) == 0 &&
-                 tree_read_string(tree_get(node, "owner"), &owner, NULL) == 0 &&
-                 tree_read_bool(tree_get(node, "admin"), &session.admin, NULL) == 0 &&
-                 tree_read_i64(tree_get(node, "until_wall_ms"), &session.until_wall_ms, NULL) == 0;
-    if (whole && str_copy(session.owner, sizeof(session.owner), owner) == 0 &&
+    bool whole = !tree_read_string(tree_get(node, "id"), &name, NULL) &&
+                 !tree_read_string(tree_get(node, "token"), &sealed, NULL) &&
+                 !tree_read_string(tree_get(node, "owner"), &owner, NULL) &&
+                 !tree_read_bool(tree_get(node, "admin"), &session.admin, NULL) &&
+                 !tree_read_i64(tree_get(node, "until_wall_ms"), &session.until_wall_ms, NULL);
+    if (whole && !str_copy(session.owner, sizeof(session.owner), owner) &&
         strlen(name) == SHA256_HEX_BYTES - 1 &&
-        hex_decode(sealed, session.sealed, sizeof(session.sealed)) == 0 &&
+        !hex_decode(sealed, session.sealed, sizeof(session.sealed)) &&
         session.until_wall_ms > wall_ms(sessions) && strmap_count(&sessions->all) < SESSIONS_MAX)
         (void)put_session(sessions, name, &session);
 }
@@ -145,7 +145,7 @@ static int write_file(struct sessions *sessions)
     if (!buf_failed(&out))
         rc = disk->write_file(disk->self, sessions->path, buf_cstr(&out), out.size, 0600, NULL);
     buf_fini(&out);
-    sessions->write_due_ms = rc < 0 ? now_ms(sessions) + WRITE_AGAIN_MS : 0;
+    sessions->write_due_ms = rc ? now_ms(sessions) + WRITE_AGAIN_MS : 0;
     return rc;
 }
 
@@ -165,7 +165,7 @@ int sessions_new(struct env *env, const char *data_dir, struct sessions **ret, s
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     sessions->env = env;
     if (data_dir &&
-        str_printf(sessions->path, sizeof(sessions->path), "%s/sessions.json", data_dir) < 0)
+        str_printf(sessions->path, sizeof(sessions->path), "%s/sessions.json", data_dir))
         sessions->path[0] = 0;
     if (sessions->path[0])
         read_file(sessions);
@@ -184,8 +184,10 @@ void sessions_free(struct sessions *sessions)
 static int count_of(const struct sessions *sessions, const char *owner)
 {
     int count = 0;
-    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e))
-        count += strcmp(((struct session *)e->value)->owner, owner) == 0;
+    for (struct map_entry *e = strmap_first(&sessions->all); e; e = map_next(e)) {
+        if (strcmp(((struct session *)e->value)->owner, owner) == 0)
+            count++;
+    }
     return count;
 }
 
@@ -273,10 +275,10 @@ int session_open(struct sessions *sessions, const struct session_owner *owner,
     (void)str_printf(id, sizeof(id), "%s.%s", ret->cookie, ret->half);
     name_of(id, name);
     int rc = token_plain(owner->token, session.token);
-    if (rc == 0)
+    if (!rc)
         rc = str_copy(session.owner, sizeof(session.owner), owner->token_id);
     seal(id, (const uint8_t *)session.token, session.sealed);
-    if (rc < 0 || put_session(sessions, name, &session) < 0)
+    if (rc || put_session(sessions, name, &session))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no session could be opened");
     (void)write_file(sessions);
     return 0;

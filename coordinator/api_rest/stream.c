@@ -11,7 +11,7 @@ static void read_last_id(struct stream *stream)
 {
     const char *text = http_header(stream->request, "Last-Event-ID");
     int64_t id;
-    if (!text || parse_i64(text, 0, INT64_MAX, &id, NULL) < 0)
+    if (!text || parse_i64(text, 0, INT64_MAX, &id, NULL))
         return;
     switch (stream->route->stream) {
     case ROUTE_STREAM_EVENTS:

@@ -29,7 +29,7 @@ bool visitor_session(const struct http_request *request, char ret[SESSION_ID_MAX
 {
     const char *cookie = http_cookie(request, visitor_cookie);
     const char *half = http_header(request, "X-Muster-Session");
-    return cookie && half && str_printf(ret, SESSION_ID_MAX, "%s.%s", cookie, half) == 0;
+    return cookie && half && !str_printf(ret, SESSION_ID_MAX, "%s.%s", cookie, half);
 }
 
 static int check_mark(const struct http_request *request, const char *what, struct error *err)
@@ -53,7 +53,7 @@ int visitor_token(struct sessions *sessions, const struct http_request *request,
     const char *token = visitor_session(request, id) ? session_token(sessions, id) : NULL;
     if (!token)
         return 0;
-    if (visitor_changes(request) && check_mark(request, "changes by cookie need", err) < 0)
+    if (visitor_changes(request) && check_mark(request, "changes by cookie need", err))
         return err->code;
     *ret = token;
     return 0;
@@ -65,8 +65,8 @@ uint64_t visitor_owner_key(struct sessions *sessions, struct service *service,
     const struct store_token *caller;
     const char *token;
     struct error err = {0};
-    if (visitor_token(sessions, request, &token, &err) < 0 ||
-        service_identify(service, token, &caller, &err) < 0)
+    if (visitor_token(sessions, request, &token, &err) ||
+        service_identify(service, token, &caller, &err))
         return 0;
     return budget_owner_key(caller);
 }
@@ -78,7 +78,7 @@ int visitor_check_form(const struct http_request *request, struct error *err)
     size_t size;
     int rc = check_mark(request, "this needs", err);
     (void)http_body(request, &size);
-    if (rc < 0 || size == 0)
+    if (rc || size == 0)
         return rc;
     if (type && strncasecmp(type, json, sizeof(json) - 1) == 0)
         return 0;

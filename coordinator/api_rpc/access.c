@@ -96,7 +96,7 @@ int access_put_token(struct access *access, const struct store_token *token, str
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tokens", STORE_TOKENS_MAX);
         entry = calloc(1, sizeof(*entry));
         hex_encode(token->hash, sizeof(token->hash), name);
-        if (!entry || strmap_set(&access->tokens, name, entry, NULL) < 0) {
+        if (!entry || strmap_set(&access->tokens, name, entry, NULL)) {
             free(entry);
             return out_of_memory(err);
         }
@@ -112,7 +112,7 @@ int access_put_node(struct access *access, const char *key, const char *node, st
     struct store_token *known = strmap_get(&access->nodes, key);
     if (!known) {
         known = calloc(1, sizeof(*known));
-        if (!known || strmap_set(&access->nodes, key, known, NULL) < 0) {
+        if (!known || strmap_set(&access->nodes, key, known, NULL)) {
             free(known);
             return out_of_memory(err);
         }
@@ -156,7 +156,7 @@ int access_put_tenant(struct access *access, const struct store_tenant *tenant, 
         if (strmap_count(&access->tenants) >= STORE_TENANTS_MAX)
             return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d tenants", STORE_TENANTS_MAX);
         known = calloc(1, sizeof(*known));
-        if (!known || strmap_set(&access->tenants, tenant->name, known, NULL) < 0) {
+        if (!known || strmap_set(&access->tenants, tenant->name, known, NULL)) {
             free(known);
             return out_of_memory(err);
         }
@@ -174,14 +174,14 @@ struct loading {
 static void load_token(void *arg, const struct store_token *token)
 {
     struct loading *loading = arg;
-    if (loading->rc == 0)
+    if (!loading->rc)
         loading->rc = access_put_token(loading->access, token, loading->err);
 }
 
 static void load_tenant(void *arg, const struct store_tenant *tenant)
 {
     struct loading *loading = arg;
-    if (loading->rc == 0)
+    if (!loading->rc)
         loading->rc = access_put_tenant(loading->access, tenant, loading->err);
 }
 
@@ -192,14 +192,16 @@ int access_load(struct access *access, struct store *store, struct error *err)
         ((struct entry *)e->value)->seen = false;
     strmap_free_values(&access->tenants);
     int rc = store->verbs->list_tokens(store, load_token, &loading, err);
-    if (rc == 0)
+    if (!rc)
         rc = store->verbs->list_tenants(store, load_tenant, &loading, err);
     for (struct map_entry *e = strmap_first(&access->tokens); e; e = map_next(e)) {
         struct entry *entry = e->value;
         if (!entry->seen)
             entry->token.revoked_wall_ms = 1;
     }
-    return rc < 0 ? rc : loading.rc;
+    if (rc)
+        return rc;
+    return loading.rc;
 }
 
 bool access_is_valid(const struct store_token *token, int64_t wall_ms)
@@ -217,7 +219,7 @@ int access_identify(struct access *access, const char *plain, int64_t wall_ms,
         return E_UNAUTHENTICATED;
     }
     int rc = token_check(plain, NULL, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     uint8_t hash[TOKEN_HASH_BYTES];
     token_hash(plain, hash);
@@ -256,7 +258,8 @@ int access_count_valid(const struct access *access, unsigned role, int64_t wall_
     int count = 0;
     for (struct map_entry *e = strmap_first(&access->tokens); e; e = map_next(e)) {
         const struct store_token *token = &((struct entry *)e->value)->token;
-        count += access_role(token->role) == role && access_is_valid(token, wall_ms);
+        if (access_role(token->role) == role && access_is_valid(token, wall_ms))
+            count++;
     }
     return count;
 }

@@ -146,7 +146,7 @@ static bool add_ledgers(struct service *service, struct arena *arena,
     bool whole = true;
     for (size_t i = 0; whole && i < ret->n_tenants; i++) {
         struct tenant_ledger *one = arena_zalloc(arena, sizeof(*one));
-        whole = one && strmap_set(&ledgers, ret->tenants[i]->name, one, NULL) == 0;
+        whole = one && !strmap_set(&ledgers, ret->tenants[i]->name, one, NULL);
     }
     if (whole)
         add_up(service, &ledgers);
@@ -211,9 +211,9 @@ static int intake_prefixes(const Muster__SetTenantRequest *message, struct store
             continue;
         if (*prefix != '/' || strchr(prefix, '\n'))
             return bad_field(err, "checkpoint_prefixes", "absolute paths");
-        if (folder_clean("/", prefix, clean, sizeof(clean)) < 0 ||
+        if (folder_clean("/", prefix, clean, sizeof(clean)) ||
             str_printf(ret->checkpoint_prefixes + used, sizeof(ret->checkpoint_prefixes) - used,
-                       "%s%s", used ? "\n" : "", clean) < 0)
+                       "%s%s", used ? "\n" : "", clean))
             return bad_field(err, "checkpoint_prefixes", "more than 1023 bytes in all");
     }
     return 0;
@@ -230,22 +230,24 @@ static int intake_settings(const Muster__SetTenantRequest *message,
         (void)str_copy(ret->checkpoint_prefixes, sizeof(ret->checkpoint_prefixes),
                        known->checkpoint_prefixes);
     }
-    for (size_t i = 0; rc == 0 && i < message->n_quotas; i++) {
+    for (size_t i = 0; !rc && i < message->n_quotas; i++) {
         const Muster__Quota *one = message->quotas[i];
         rc = quota_find(one->name, &quota, err);
-        if (rc == 0 && one->is_default)
+        if (!rc && one->is_default)
             ret->quotas.set[quota] = false;
-        else if (rc == 0)
+        else if (!rc)
             rc = quota_set(&ret->quotas, quota, one->limit, err);
     }
-    return rc < 0 ? rc : intake_prefixes(message, ret, err);
+    if (rc)
+        return rc;
+    return intake_prefixes(message, ret, err);
 }
 
 static int intake_tenant(struct service *service, const Muster__SetTenantRequest *message,
                          struct store_tenant *ret, struct error *err)
 {
     int rc = intake_name(message->name, "name", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     const struct store_tenant *known = access_tenant(service->access, message->name);
     if (known && message->create)
@@ -277,9 +279,9 @@ void call_set_tenant(struct service *service, struct service_call *call,
     char detail[512];
     service_trace(call, message->name, NULL);
     int rc = intake_tenant(service, message, &change.tenant, &err);
-    if (rc == 0)
+    if (!rc)
         rc = access_put_tenant(service->access, &change.tenant, &err);
-    if (rc < 0) {
+    if (rc) {
         service_refuse(call, &err);
         return;
     }
@@ -359,26 +361,26 @@ static int intake_token(struct service *service, const Muster__CreateTokenReques
     int64_t life_ms = 0, now = service_wall_ms(service);
     unsigned role = access_role(message->role);
     int rc = intake_name(message->name, "name", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (!role)
         return bad_field(err, "role", "admin, operator, member, viewer or agent");
     if (message->uses && (role != ACCESS_AGENT || message->uses > USES_MAX))
         return bad_field(err, "uses", "of role agent only, and 1000000 at most");
     rc = intake_tenant_of_token(service, role, message->tenant, err);
-    if (rc == 0 && *message->expires) {
+    if (!rc && *message->expires) {
         rc = parse_duration(message->expires, &life_ms, err);
-        if (rc == 0 && (life_ms <= 0 || life_ms > LIFE_MAX_DAYS * 86400000LL))
+        if (!rc && (life_ms <= 0 || life_ms > LIFE_MAX_DAYS * 86400000LL))
             rc = error_set(err, E_INVALID_ARGUMENT, "a time such as 30d, %d days at most",
                            LIFE_MAX_DAYS);
-        if (rc < 0) {
+        if (rc) {
             error_field(err, "expires");
             return error_wrap(err, "expires");
         }
     }
-    if (rc < 0)
+    if (rc)
         return rc;
-    if (access_role_bound(role) && quota_allows_token(service, message->tenant, err) < 0)
+    if (access_role_bound(role) && quota_allows_token(service, message->tenant, err))
         return err->code;
     if (access_token(service->access, message->name, now)) {
         error_set(err, E_ALREADY_EXISTS, "there is a token '%s' already", message->name);
@@ -404,16 +406,16 @@ void call_create_token(struct service *service, struct service_call *call,
     char detail[256];
     service_trace(call, message->name, NULL);
     int rc = intake_token(service, message, &change.token, &err);
-    if (rc == 0) {
+    if (!rc) {
         struct env *env = service->options.env;
         env->rng.fill(env->rng.self, secret, sizeof(secret));
-        insist(token_compose(message->role, secret, call->trace->plain) == 0);
+        insist(!token_compose(message->role, secret, call->trace->plain));
         explicit_bzero(secret, sizeof(secret));
         access_name_token(call->trace->plain, &change.token);
         service_add_pin(service, call->trace->plain);
         rc = access_put_token(service->access, &change.token, &err);
     }
-    if (rc < 0) {
+    if (rc) {
         service_refuse(call, &err);
         return;
     }
@@ -505,7 +507,7 @@ void call_revoke_token(struct service *service, struct service_call *call,
     change.token = *token;
     if (!change.token.revoked_wall_ms)
         change.token.revoked_wall_ms = service_wall_ms(service);
-    insist(access_put_token(service->access, &change.token, &err) == 0);
+    insist(!access_put_token(service->access, &change.token, &err));
     wake_calls_of(service, token);
     service_trace(call, token->id, token->name);
     service_write(call, &change);
@@ -566,7 +568,7 @@ void call_list_audit(struct service *service, struct service_call *call, bool la
     int rc = 0;
     if (answer.entries)
         rc = store->verbs->list_audit(store, &query, add_entry, &page, &err);
-    if (rc < 0)
+    if (rc)
         service_fail(call, &err);
     else if (!answer.entries || page.failed)
         fail_too_large(call);

@@ -81,11 +81,11 @@ static int admit_call(void *arg, const struct rpc_knock *knock, void **ret_calle
     if (row->row->roles != ACCESS_AGENT)
         *knock->ret_parts_max = CALL_PARTS_MAX;
     *ret_caller = (void *)(uintptr_t)request.caller;
-    if (rc < 0)
+    if (rc)
         service_count_refusal(api->service);
     if (rc == E_UNAUTHENTICATED)
         rpc_server_judge(api->server, knock->peer, NET_STRANGER, 0);
-    else if (rc == 0 && request.caller)
+    else if (!rc && request.caller)
         classify_caller(api, knock, &request);
     return rc;
 }
@@ -149,9 +149,9 @@ int api_rpc_new(struct rpc_server *server, struct service *service, struct api_r
     api->server = server;
     api->service = service;
     int rc = 0;
-    for (int i = 0; rc == 0 && service_methods[i].name; i++)
+    for (int i = 0; !rc && service_methods[i].name; i++)
         rc = add_row(api, &service_methods[i], &api->rows[i], err);
-    if (rc < 0) {
+    if (rc) {
         free(api);
         return rc;
     }

@@ -70,12 +70,13 @@ bool audit_fold(struct audit_folds *folds, const struct store_audit *entry)
     struct fold *fold = strmap_get(&folds->all, key);
     if (!fold) {
         fold = calloc(1, sizeof(*fold));
-        if (!fold || strmap_set(&folds->all, key, fold, NULL) < 0) {
+        if (!fold || strmap_set(&folds->all, key, fold, NULL)) {
             free(fold);
             return false;
         }
         fold->free = worked(entry) ? AUDIT_CHANGES_FREE : 1;
-        folds->strangers += !entry->token[0];
+        if (!entry->token[0])
+            folds->strangers++;
     }
     fold->last = *entry;
     return ++fold->seen > fold->free;

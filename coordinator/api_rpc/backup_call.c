@@ -26,7 +26,7 @@ static void step_backup(void *arg)
     struct error err = {0};
     bool done = false;
     int rc = store->verbs->backup_step(store, &done, &err);
-    if (rc == 0 && !done) {
+    if (!rc && !done) {
         next_step(service);
         return;
     }
@@ -34,8 +34,8 @@ static void step_backup(void *arg)
     service->backup_call = 0;
     if (!call)
         return;
-    service_write_audit(call, rc < 0 ? &err : NULL);
-    if (rc < 0) {
+    service_write_audit(call, rc ? &err : NULL);
+    if (rc) {
         service_fail(call, &err);
         return;
     }

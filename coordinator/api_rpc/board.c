@@ -101,7 +101,7 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
     struct notes *notes = strmap_get(&board->jobs, place->job);
     if (!notes) {
         notes = calloc(1, sizeof(*notes));
-        if (!notes || strmap_set(&board->jobs, place->job, notes, NULL) < 0) {
+        if (!notes || strmap_set(&board->jobs, place->job, notes, NULL)) {
             free(notes);
             return NULL;
         }
@@ -110,7 +110,7 @@ static struct generation *find_or_add(struct board *board, const struct board_pl
     struct generation *generation = map_get(&notes->generations, place->generation);
     if (!generation) {
         generation = calloc(1, sizeof(*generation));
-        if (!generation || map_set(&notes->generations, place->generation, generation, NULL) < 0) {
+        if (!generation || map_set(&notes->generations, place->generation, generation, NULL)) {
             free(generation);
             return NULL;
         }
@@ -157,11 +157,11 @@ int board_set(struct board *board, const struct board_place *place, const struct
         return limit_refuse(LIMIT_BOARD_BYTES, err);
     struct entry *entry = malloc(sizeof(*entry) + value->size);
     size_t all = tenant_bytes(board, place->tenant) - before + after;
-    if (!entry || tenant_count(board, place->tenant, all) < 0) {
+    if (!entry || tenant_count(board, place->tenant, all)) {
         free(entry);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     }
-    if (strmap_set(&generation->entries, place->key, entry, NULL) < 0) {
+    if (strmap_set(&generation->entries, place->key, entry, NULL)) {
         (void)tenant_count(board, place->tenant, all + before - after);
         free(entry);
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");

@@ -81,7 +81,7 @@ static struct budget *tenant_of(struct budgets *budgets, const struct budget_ask
     if (tenant)
         return tenant;
     tenant = malloc(sizeof(*tenant));
-    if (!tenant || strmap_set(&budgets->tenants, ask->caller->tenant, tenant, NULL) < 0) {
+    if (!tenant || strmap_set(&budgets->tenants, ask->caller->tenant, tenant, NULL)) {
         free(tenant);
         return NULL;
     }
@@ -94,7 +94,7 @@ static struct budget *caller_new(struct budgets *budgets, const struct budget_as
 {
     struct budget *above = tenant_of(budgets, ask);
     struct budget *caller = above ? malloc(sizeof(*caller)) : NULL;
-    if (!caller || map_set(&budgets->callers, key, caller, NULL) < 0) {
+    if (!caller || map_set(&budgets->callers, key, caller, NULL)) {
         free(caller);
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         return NULL;
@@ -176,7 +176,7 @@ struct budget *budget_open(struct budgets *budgets, const struct budget_ask *ask
     struct budget *caller = caller_of(budgets, ask, err);
     if (!caller)
         return NULL;
-    if (check_limits(budgets, caller, ask, err) < 0) {
+    if (check_limits(budgets, caller, ask, err)) {
         forget_idle(budgets, caller);
         return NULL;
     }

@@ -25,7 +25,7 @@ struct connection *connection_get(struct connections *connections, uint64_t peer
     if (connection || peer == 0)
         return connection;
     connection = malloc(sizeof(*connection));
-    if (!connection || map_set(&connections->by_peer, peer, connection, NULL) < 0) {
+    if (!connection || map_set(&connections->by_peer, peer, connection, NULL)) {
         free(connection);
         return NULL;
     }
@@ -42,7 +42,7 @@ static struct agent_link *link_get(struct connections *connections, const char *
     if (link)
         return link;
     link = calloc(1, sizeof(*link));
-    if (!link || strmap_set(&connections->links, node, link, NULL) < 0) {
+    if (!link || strmap_set(&connections->links, node, link, NULL)) {
         free(link);
         return NULL;
     }

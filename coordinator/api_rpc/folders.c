@@ -64,7 +64,7 @@ int folders_allow_job(struct service *service, const struct store_tenant *tenant
     bool placed = dir[0] == '/' || spec->workdir[0] == '/';
     if (!placed && leads_out(dir))
         why = "leads out of the folder that the job starts in";
-    else if (placed && dir[0] && folder_clean(spec->workdir, dir, path, sizeof(path)) == 0)
+    else if (placed && dir[0] && !folder_clean(spec->workdir, dir, path, sizeof(path)))
         why = refused_to_job(service, tenant, spec, path);
     if (!why)
         return 0;
@@ -90,8 +90,8 @@ static bool below_own(const struct spec *spec, const char *path)
 {
     char dir[FOLDER_MAX], clean[FOLDER_MAX];
     bool placed = spec->checkpoint_dir[0] == '/' || spec->workdir[0] == '/';
-    if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof(dir)) < 0 ||
-        folder_clean(spec->workdir, path, clean, sizeof(clean)) < 0)
+    if (folder_clean(spec->workdir, spec->checkpoint_dir, dir, sizeof(dir)) ||
+        folder_clean(spec->workdir, path, clean, sizeof(clean)))
         return false;
     if (!placed && (leads_out(path) || (path[0] == '/' && goes_through(clean, dir))))
         return !leads_out(path);
@@ -110,7 +110,7 @@ int folders_allow_commit(struct service *service, const char *id, const char *pa
         why = below_own(spec, path) ? NULL : "is not below its job's checkpoint.dir";
     else if (tenant && path[0] != '/' && spec->workdir[0] != '/')
         why = leads_out(path) ? "leads out of the folder that the job starts in" : NULL;
-    else if (tenant && folder_clean(spec->workdir, path, clean, sizeof(clean)) == 0)
+    else if (tenant && !folder_clean(spec->workdir, path, clean, sizeof(clean)))
         why = refused_because(service, tenant, clean);
     if (!why)
         return 0;

@@ -32,8 +32,8 @@ static int intake_labels(const Muster__RegisterNodeRequest *message, struct node
         return refuse_field("labels", "too many", err);
     for (size_t i = 0; i < message->n_labels; i++) {
         struct label *label = &ret->labels[i];
-        if (str_copy(label->key, sizeof(label->key), message->labels[i]->key) < 0 ||
-            str_copy(label->value, sizeof(label->value), message->labels[i]->value) < 0)
+        if (str_copy(label->key, sizeof(label->key), message->labels[i]->key) ||
+            str_copy(label->value, sizeof(label->value), message->labels[i]->value))
             return refuse_field("labels", "a key or value is longer than 63 bytes", err);
     }
     ret->labels_count = (int)message->n_labels;
@@ -61,7 +61,7 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
 {
     enum { CPUS_MAX = 65536, PORT_MAX = 65535 };
     int rc = intake_name(message->name, "name", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (message->slots > NODE_SLOTS_MAX)
         return refuse_field("slots", "more than a node may have", err);
@@ -74,7 +74,7 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
     if (message->incarnation == 0)
         return refuse_field("incarnation", "must not be 0", err);
     (void)str_copy(ret->name, sizeof(ret->name), message->name);
-    if (str_copy(ret->address, sizeof(ret->address), message->address) < 0)
+    if (str_copy(ret->address, sizeof(ret->address), message->address))
         return refuse_field("address", "too long", err);
     (void)str_copy(ret->version, sizeof(ret->version), message->version);
     (void)str_copy(ret->unenforced, sizeof(ret->unenforced), message->unenforced);
@@ -85,7 +85,9 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
     ret->port_first = (int)message->port_first;
     ret->port_last = (int)message->port_last;
     rc = intake_labels(message, ret, err);
-    return rc < 0 ? rc : intake_gpus(message, ret, err);
+    if (rc)
+        return rc;
+    return intake_gpus(message, ret, err);
 }
 
 static int worker_state(Muster__Worker__State state, enum worker_state *ret, struct error *err)
@@ -184,7 +186,7 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
     int rc = worker_state(from->state, &ret->state, err);
     bool ended = ret->state == WORKER_EXITED || (ret->stuck_count > 0 && from->exit);
-    if (rc < 0 || !ended)
+    if (rc || !ended)
         return rc;
     ret->exit = intake_exit(from->exit, arena);
     return ret->exit ? 0 : error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
@@ -224,7 +226,7 @@ int intake_reports(const struct intake_workers *from, struct arena *arena,
         return error_set(err, E_RESOURCE_EXHAUSTED, "report is too large");
     for (size_t i = 0; i < from->workers_count; i++) {
         int rc = intake_report(from->workers[i], arena, &reports[i], err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     add_metrics(from, reports, (int)from->workers_count);
@@ -237,7 +239,7 @@ int intake_checkpoint(const Muster__Checkpoint *message, struct checkpoint *ret,
 {
     if (!message)
         return error_set(err, E_INVALID_ARGUMENT, "checkpoint: missing");
-    if (!*message->path || str_copy(ret->path, sizeof(ret->path), message->path) < 0)
+    if (!*message->path || str_copy(ret->path, sizeof(ret->path), message->path))
         return refuse_field("checkpoint.path", "empty or too long", err);
     if (message->size_bytes > INT64_MAX || message->world > INT32_MAX || message->step > STEP_MAX)
         return refuse_field("checkpoint", "out of range", err);

@@ -61,8 +61,8 @@ static int intake_training(const Muster__Training *message, struct arena *arena,
 {
     struct training_setting *list;
     int count, rc = training_list(message, arena, &list, &count, err);
-    struct pair *pairs = rc == 0 ? arena_array(arena, (size_t)count + 1, sizeof(*pairs)) : NULL;
-    if (rc < 0)
+    struct pair *pairs = rc ? NULL : arena_array(arena, (size_t)count + 1, sizeof(*pairs));
+    if (rc)
         return rc;
     if (!pairs)
         return error_set(err, E_RESOURCE_EXHAUSTED, "spec: too large");
@@ -110,9 +110,9 @@ static int build_spec(const struct build *what, struct arena *arena, struct spec
         .has_restart = what->message->restart,
     };
     int rc = intake_fields(what->message, arena, &input, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_build(&input, ret, err);
-    if (rc == 0 && what->meaning)
+    if (!rc && what->meaning)
         spec_meaning(*ret, &input, what->meaning);
     return rc;
 }
@@ -132,7 +132,7 @@ static int intake_build(const struct build *what, struct spec **ret, struct erro
     struct arena arena;
     arena_init(&arena, 1 << 20);
     int rc = check_counts(what->message, err);
-    if (rc == 0)
+    if (!rc)
         rc = build_spec(what, &arena, ret, err);
     arena_fini(&arena);
     return rc;
@@ -162,7 +162,7 @@ static bool find_meaning(const Muster__JobSpec *message, struct buf *ret)
     char name[NAME_LENGTH_MAX + 1];
     Muster__JobSpec named = named_spec(message, name);
     const struct build what = {.message = &named, .json = "", .stored = true, .meaning = ret};
-    if (intake_build(&what, &spec, NULL) < 0)
+    if (intake_build(&what, &spec, NULL))
         return false;
     spec_release(spec);
     return !buf_failed(ret);
@@ -187,14 +187,14 @@ int intake_spec(const Muster__JobSpec *message, struct spec **ret, struct error 
     Muster__JobSpec named = named_spec(message, name);
     buf_init(&json, SPEC_TEXT_MAX_BYTES);
     int rc = check_counts(message, err);
-    if (rc == 0) {
+    if (!rc) {
         rc = transcode_to_json(&named.base, NULL, &json, err);
         if (rc == E_RESOURCE_EXHAUSTED)
             rc = error_set(err, E_INVALID_ARGUMENT, "spec: larger than %d KiB as JSON",
                            SPEC_TEXT_MAX_BYTES >> 10);
     }
     const struct build what = {.message = &named, .json = buf_cstr(&json)};
-    if (rc == 0)
+    if (!rc)
         rc = intake_build(&what, ret, err);
     buf_fini(&json);
     return rc;

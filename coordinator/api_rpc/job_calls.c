@@ -74,7 +74,7 @@ void call_submit_job(struct service *service, struct service_call *call,
     else if (strlen(key) >= sizeof(sizes->idempotency_key))
         error_set(&err, E_INVALID_ARGUMENT, "the idempotency key has more than %zu bytes",
                   sizeof(sizes->idempotency_key) - 1);
-    else if (service_choose_tenant(call, &wanted, &err) == 0 &&
+    else if (!service_choose_tenant(call, &wanted, &err) &&
              !(spec = accepted_before(service, &wanted, key)))
         (void)intake_spec(&wanted, &spec, &err);
     if (!spec) {
@@ -83,8 +83,7 @@ void call_submit_job(struct service *service, struct service_call *call,
     }
     service_trace(call, NULL, spec->name);
     if (!submitted_before(service, spec, key) &&
-        (quota_allows_job(call, spec, &err) < 0 ||
-         service_check_secrets(service, &wanted, &err) < 0)) {
+        (quota_allows_job(call, spec, &err) || service_check_secrets(service, &wanted, &err))) {
         spec_release(spec);
         service_fail(call, &err);
         return;
@@ -226,7 +225,7 @@ static int list_start(const struct cluster *cluster, const char *cursor, const s
     if (*cursor) {
         int64_t below;
         int rc = parse_i64(cursor, 1, INT64_MAX, &below, err);
-        if (rc < 0) {
+        if (rc) {
             error_field(err, "cursor");
             return error_wrap(err, "cursor");
         }

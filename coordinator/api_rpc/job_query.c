@@ -93,7 +93,7 @@ int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, stru
     if (access_tenant(access, wanted))
         return 0;
     int rc = intake_name(wanted, "tenant", err);
-    if (rc < 0)
+    if (rc)
         return rc;
     (void)access_no_tenant(access, wanted, err);
     err->code = E_INVALID_ARGUMENT;

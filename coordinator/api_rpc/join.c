@@ -94,9 +94,9 @@ int join_check(struct service *service, struct join *join, const char *key, stru
     if (service->options.keyed)
         rc = check_key(service, known, key, facts, err);
     join->is_new = !known || (service->options.keyed && strcmp(known->key, key) != 0);
-    if (rc == 0 && join->is_new)
+    if (!rc && join->is_new)
         rc = check_uses(join->caller, err);
-    if (rc < 0) {
+    if (rc) {
         log_refusal(service, join, key, facts, err);
         return rc;
     }
@@ -116,7 +116,7 @@ void join_count(struct service_call *call, const struct join *join, const struct
         return;
     struct change change = {.kind = CHANGE_TOKEN, .token = *join->caller};
     change.token.uses++;
-    insist(access_put_token(service->access, &change.token, NULL) == 0);
+    insist(!access_put_token(service->access, &change.token, NULL));
     service->options.host.write(service->options.host.self, &change);
     char text[256];
     (void)str_printf(text, sizeof(text), "%s; node %lld that token %s lets in", detail,

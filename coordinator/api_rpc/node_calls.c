@@ -111,13 +111,13 @@ void call_register_node(struct service *service, struct service_call *call,
     struct intake_workers from = {.workers = message->workers, .workers_count = message->n_workers};
     struct join join = {.caller = call->caller};
     int count = 0, rc = facts ? intake_node(message, facts, &err) : E_RESOURCE_EXHAUSTED;
-    if (rc == 0)
+    if (!rc)
         rc = check_belongs(service, message, &err);
-    if (rc == 0)
+    if (!rc)
         rc = join_check(service, &join, request->peer_key, facts, &err);
-    if (rc == 0)
+    if (!rc)
         rc = intake_reports(&from, &arena, &reports, &count, &err);
-    if (rc < 0) {
+    if (rc) {
         service_fail(call, &err);
     } else {
         struct event event = {
@@ -176,7 +176,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
                                    .last = from->last,
                                    .max_bytes = quota_output_of(service, job)};
         int rc = logs_append(service->logs, job->id, &chunk, err);
-        if (rc < 0)
+        if (rc)
             return rc;
         kept_set(service->kept, job->spec->tenant, job->id, logs_size(service->logs, job->id), -1);
         service_note_late_output(service, job);
@@ -190,7 +190,7 @@ static int keep_samples(struct service *service, const struct job *job,
 {
     struct metrics_job of = quota_metrics_of(service, job);
     int rc = metrics_append(service->metrics, &of, samples, count, err);
-    if (rc == 0)
+    if (!rc)
         kept_set(service->kept, job->spec->tenant, job->id, -1,
                  metrics_size(service->metrics, job->id));
     return rc;
@@ -222,7 +222,7 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
         if (!known || !service_node_had(service, known, message->node))
             continue;
         int rc = keep_samples(service, known, samples, count, err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -244,7 +244,7 @@ void call_report(struct service *service, struct service_call *call,
     struct worker_report *reports = NULL;
     int count = 0;
     if (!service_reporting_node(call, message->node, message->incarnation, &err) ||
-        intake_reports(&from, &arena, &reports, &count, &err) < 0) {
+        intake_reports(&from, &arena, &reports, &count, &err)) {
         service_fail(call, &err);
         arena_fini(&arena);
         return;
@@ -298,9 +298,9 @@ void call_commit_checkpoint(struct service *service, struct service_call *call,
     };
     if (message->phase == MUSTER__COMMIT_CHECKPOINT_REQUEST__PHASE__unknown)
         error_set(&err, E_INVALID_ARGUMENT, "phase: neither prepare nor done");
-    else if (intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) == 0 &&
+    else if (!intake_checkpoint(message->checkpoint, &event.checkpoint.checkpoint, &err) &&
              service_reporting_node(call, message->node, message->incarnation, &err)) {
-        if (folders_allow_commit(service, message->job, message->checkpoint->path, &err) == 0)
+        if (!folders_allow_commit(service, message->job, message->checkpoint->path, &err))
             step_core(service, &event);
         else
             service_refuse(call, &err);
@@ -352,17 +352,18 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
         .job = message->job, .generation = message->generation, .key = message->key};
     struct board_value value = {.data = message->value.data, .size = message->value.len};
     int rc = may_use_board(call, message, &err);
-    if (rc == 0)
+    if (!rc)
         place.tenant = cluster_job(service_cluster(service), message->job)->spec->tenant;
-    if (rc == 0 && message->set && !board_has_room(service->board, &place, &value)) {
+    if (!rc && message->set && !board_has_room(service->board, &place, &value)) {
         rc = budget_refuse(&service->budgets, LIMIT_TENANT_BOARD_BYTES, &err);
-    } else if (rc == 0 && message->set) {
+    } else if (!rc && message->set) {
         rc = board_set(service->board, &place, &value, &err);
-        service->budgets.refused[LIMIT_BOARD_BYTES] += rc == E_RESOURCE_EXHAUSTED;
-        if (rc == 0)
+        if (rc == E_RESOURCE_EXHAUSTED)
+            service->budgets.refused[LIMIT_BOARD_BYTES]++;
+        if (!rc)
             service_wake(service, WAIT_BOARD, message->job);
         answer.found = true;
-    } else if (rc == 0) {
+    } else if (!rc) {
         answer.found = board_get(service->board, &place, &value);
         if (answer.found) {
             answer.value.data = (uint8_t *)(uintptr_t)value.data;
@@ -372,7 +373,7 @@ void call_board(struct service *service, struct service_call *call, bool last_ch
             return;
         }
     }
-    if (rc < 0)
+    if (rc)
         service_fail(call, &err);
     else
         service_answer(call, &answer.base);

@@ -24,7 +24,7 @@ static bool digest_of(const Muster__Node *node, struct buf *space, uint64_t ret[
     Muster__Node lasting = *node;
     lasting.seen_wall_ms = 0;
     buf_clear(space);
-    if (rpc_message_pack(&lasting.base, space, NULL) < 0)
+    if (rpc_message_pack(&lasting.base, space, NULL))
         return false;
     murmur3(space->data, space->size, ret);
     return true;
@@ -36,7 +36,7 @@ static struct node_shown *shown_of(struct service *service, const char *name)
     if (shown)
         return shown;
     shown = calloc(1, sizeof(*shown));
-    if (shown && strmap_set(&service->nodes_shown, name, shown, NULL) < 0) {
+    if (shown && strmap_set(&service->nodes_shown, name, shown, NULL)) {
         free(shown);
         return NULL;
     }

@@ -30,7 +30,8 @@ struct glance {
 static void count_job_state(Muster__OverviewAnswer__Jobs *jobs, enum job_state state)
 {
     jobs->all++;
-    jobs->active += !job_state_ended(state);
+    if (!job_state_ended(state))
+        jobs->active++;
     switch (state) {
 #define X(upper, lower)                                                                            \
     case JOB_##upper:                                                                              \
@@ -97,7 +98,8 @@ static void count_waiting(struct glance *glance, const struct job *job)
 static void count_job(struct glance *glance, const struct job *job)
 {
     count_job_state(&glance->jobs, job->state);
-    glance->jobs.stalled += job->stalled_wall_ms != 0;
+    if (job->stalled_wall_ms != 0)
+        glance->jobs.stalled++;
     if (job_state_ended(job->state)) {
         keep_first(glance->ended, &glance->ended_count, glance->limit, job, ended_before);
         return;

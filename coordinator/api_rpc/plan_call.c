@@ -141,16 +141,16 @@ static int read_question(struct question *question, struct error *err)
 {
     const Muster__PlanRequest *message = question->message;
     int rc = check_counts(message, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_nodes(question, err);
-    if (rc == 0)
+    if (!rc)
         rc = read_absent(question, err);
-    if (rc == 0 && *message->job)
+    if (!rc && *message->job)
         rc = read_job(question, err);
-    if (rc == 0 && message->spec) {
+    if (!rc && message->spec) {
         Muster__JobSpec wanted = *message->spec;
         rc = service_choose_tenant(question->call, &wanted, err);
-        if (rc == 0)
+        if (!rc)
             rc = read_spec(question, wanted, err);
     }
     return rc;

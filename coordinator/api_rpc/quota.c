@@ -41,7 +41,7 @@ static struct rate *rate_of(struct service *service, const struct store_tenant *
     int64_t now_ms = service_now_ms(service);
     if (!rate) {
         rate = calloc(1, sizeof(*rate));
-        if (!rate || strmap_set(rates, tenant->name, rate, NULL) < 0) {
+        if (!rate || strmap_set(rates, tenant->name, rate, NULL)) {
             free(rate);
             return NULL;
         }
@@ -59,9 +59,11 @@ static int count_valid_tokens(struct service *service, const char *tenant)
 {
     int count = 0, all = access_tokens_count(service->access);
     const struct store_token **tokens = access_tokens(service->access);
-    for (int i = 0; tokens && i < all; i++)
-        count += strcmp(tokens[i]->tenant, tenant) == 0 &&
-                 access_is_valid(tokens[i], service_wall_ms(service));
+    for (int i = 0; tokens && i < all; i++) {
+        if (strcmp(tokens[i]->tenant, tenant) == 0 &&
+            access_is_valid(tokens[i], service_wall_ms(service)))
+            count++;
+    }
     free(tokens);
     return count;
 }
@@ -149,17 +151,17 @@ int quota_allows_job(struct service_call *call, const struct spec *spec, struct 
     if (!scope_tenant(call) || !tenant)
         return 0;
     int rc = check_cluster(service_cluster(service), err);
-    if (rc == 0)
+    if (!rc)
         rc = check_priority(tenant, spec, err);
-    if (rc == 0)
+    if (!rc)
         rc = folders_allow_job(service, tenant, spec, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_quota(service, tenant, QUOTA_WAITING_JOBS, 1, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_quota(service, tenant, QUOTA_SPEC_BYTES, (int64_t)strlen(spec->json), err);
-    if (rc == 0)
+    if (!rc)
         rc = check_quota(service, tenant, QUOTA_SUBMITS_PER_MINUTE, 1, err);
-    struct rate *rate = rc == 0 ? rate_of(service, tenant) : NULL;
+    struct rate *rate = rc ? NULL : rate_of(service, tenant);
     if (rate)
         rate->taken += 1;
     return rc;

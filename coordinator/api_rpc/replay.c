@@ -44,7 +44,7 @@ static int read_cursor(const char *cursor, struct store_past_query *ret, struct 
             rc = parse_i64(ret->after, 0, INT64_MAX, &number, NULL);
         ret->after_sequence = (uint64_t)number;
     }
-    if (rc == 0 || !*cursor)
+    if (!rc || !*cursor)
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "'%.80s' is no cursor", cursor);
     error_field(err, "cursor");
@@ -58,12 +58,13 @@ static int add_node(struct reading *reading, const struct store_past *past)
     if (!node)
         return E_RESOURCE_EXHAUSTED;
     int rc = document_read_node(past->document, strlen(past->document), node, reading->err);
-    Muster__Node *message = rc == 0 ? wire_node(&page->arena, node) : NULL;
+    Muster__Node *message = rc ? NULL : wire_node(&page->arena, node);
     if (message && !wire_show_all(&page->arena, message->reason))
         message = NULL;
     page->answer.nodes[page->answer.n_nodes] = message;
-    page->answer.n_nodes += message != NULL;
-    return rc == 0 && !message ? E_RESOURCE_EXHAUSTED : rc;
+    if (message)
+        page->answer.n_nodes++;
+    return !rc && !message ? E_RESOURCE_EXHAUSTED : rc;
 }
 
 static int add_tenant(struct reading *reading, const struct store_past *past)
@@ -80,7 +81,7 @@ static int add_tenant(struct reading *reading, const struct store_past *past)
     message->guaranteed_slots = (uint32_t)tenant->guaranteed_slots;
     message->limit_slots = (uint32_t)tenant->limit_slots;
     message->created_wall_ms = tenant->created_wall_ms;
-    if (rc == 0)
+    if (!rc)
         page->answer.tenants[page->answer.n_tenants++] = message;
     return rc;
 }
@@ -106,10 +107,12 @@ static int add_job(struct reading *reading, const struct store_past *past)
         return E_RESOURCE_EXHAUSTED;
     page->jobs[page->jobs_count++] = job;
     int rc = document_read_job(past->document, strlen(past->document), job, reading->err);
-    if (rc == 0 && *past->spec)
+    if (!rc && *past->spec)
         rc = transcode_from_json(past->spec, strlen(past->spec), &muster__job_spec__descriptor,
                                  &page->specs[at], reading->err);
-    return rc < 0 ? rc : wire_past_job(page, job, (Muster__JobSpec *)page->specs[at]);
+    if (rc)
+        return rc;
+    return wire_past_job(page, job, (Muster__JobSpec *)page->specs[at]);
 }
 
 static int compare_with_present(struct reading *reading, const struct store_past *past)
@@ -132,7 +135,7 @@ static void add_past(void *arg, const struct store_past *past)
     static int (*const adders[])(struct reading *, const struct store_past *) = {
         [STORE_PAST_NODE] = add_node, [STORE_PAST_TENANT] = add_tenant, [STORE_PAST_JOB] = add_job};
     struct reading *reading = arg;
-    if (reading->rc < 0)
+    if (reading->rc)
         return;
     reading->read++;
     if (reading->query.kind == STORE_PAST_JOB)
@@ -141,7 +144,7 @@ static void add_past(void *arg, const struct store_past *past)
     else
         (void)str_copy(reading->last, sizeof(reading->last), past->name);
     reading->rc = compare_with_present(reading, past);
-    if (reading->rc == 0 && *past->document)
+    if (!reading->rc && *past->document)
         reading->rc = adders[reading->query.kind](reading, past);
 }
 
@@ -150,7 +153,7 @@ static int find_event(struct store *store, const Muster__ReplayRequest *request,
 {
     struct store_past_range range;
     int rc = store->verbs->past_range(store, request->at_wall_ms, &range, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     ret->first = range.first;
     ret->last = range.last;
@@ -183,9 +186,11 @@ static int read_page(struct store *store, struct reading *reading, struct error 
     if (!answer->nodes || !answer->tenants || !answer->jobs || !answer->differing)
         return E_RESOURCE_EXHAUSTED;
     int rc = store->verbs->list_past(store, &reading->query, add_past, reading, err);
-    if (rc == 0)
+    if (!rc)
         rc = reading->rc;
-    return rc < 0 ? rc : next_cursor(reading, answer);
+    if (rc)
+        return rc;
+    return next_cursor(reading, answer);
 }
 
 int replay_page_read(struct store *store, const Muster__ReplayRequest *request,
@@ -198,9 +203,9 @@ int replay_page_read(struct store *store, const Muster__ReplayRequest *request,
     struct reading reading = {.page = ret, .err = err};
     reading.query.limit = limit > REPLAY_PAGE_MAX ? REPLAY_PAGE_MAX : (int)limit;
     int rc = read_cursor(request->cursor, &reading.query, err);
-    if (rc == 0)
+    if (!rc)
         rc = find_event(store, request, &ret->answer, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     reading.query.seq = ret->answer.at;
     reading.newest = ret->answer.at == ret->answer.last;
@@ -230,7 +235,7 @@ void call_replay(struct service *service, struct service_call *call, bool last_c
         service_fail(call, &err);
         return;
     }
-    if (replay_page_read(service->options.store, (const void *)call->request, page, &err) < 0)
+    if (replay_page_read(service->options.store, (const void *)call->request, page, &err))
         service_fail(call, &err);
     else
         service_answer(call, &page->answer.base);

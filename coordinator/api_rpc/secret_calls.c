@@ -79,7 +79,7 @@ static bool note_jobs(struct service *service, const Muster__ListSecretsAnswer *
     for (size_t i = 0; whole && i < answer->n_secrets; i++) {
         Muster__Secret *secret = answer->secrets[i];
         (void)str_printf(key, sizeof(key), "%s/%s", secret->tenant, secret->name);
-        whole = strmap_set(&listed, key, secret, NULL) == 0;
+        whole = !strmap_set(&listed, key, secret, NULL);
     }
     const struct cluster *cluster = service_cluster(service);
     for (const struct job *job = cluster_first_active_job(cluster); whole && job;
@@ -189,18 +189,18 @@ void call_set_secret(struct service *service, struct service_call *call,
     const char *tenant = message->tenant;
     trace_secret(call, tenant, message->name, NULL);
     int rc = intake_name(message->name, "name", &err);
-    if (rc == 0)
+    if (!rc)
         rc = choose_tenant(call, message->tenant, &tenant, &err);
-    if (rc == 0)
+    if (!rc)
         rc = check_value(service, message->value, &err);
-    bool known = rc == 0 && secrets_find(service->secrets, tenant, message->name);
-    if (rc == 0 && !known)
+    bool known = !rc && secrets_find(service->secrets, tenant, message->name);
+    if (!rc && !known)
         rc = check_quota(call, tenant, &err);
     struct secret_input input = {tenant, message->name, message->value, call->caller->name,
                                  service_wall_ms(service)};
-    if (rc == 0)
+    if (!rc)
         rc = secrets_set(service->secrets, &input, &err);
-    if (rc < 0) {
+    if (rc) {
         service_refuse(call, &err);
         return;
     }
@@ -218,12 +218,12 @@ void call_remove_secret(struct service *service, struct service_call *call,
     const char *tenant = message->tenant;
     trace_secret(call, tenant, message->name, NULL);
     int rc = choose_tenant(call, message->tenant, &tenant, &err);
-    if (rc == 0 && !secrets_find(service->secrets, tenant, message->name)) {
+    if (!rc && !secrets_find(service->secrets, tenant, message->name)) {
         rc = error_set(&err, E_NOT_FOUND, "tenant %s has no secret '%.80s'", tenant, message->name);
         error_field(&err, "name");
         error_hint(&err, "muster secret list shows them");
     }
-    if (rc < 0) {
+    if (rc) {
         service_refuse(call, &err);
         return;
     }
@@ -278,7 +278,7 @@ void call_rekey_secrets(struct service *service, struct service_call *call,
     char detail[64];
     int sealed = 0, dropped = message->drop_lost ? drop_lost(service) : 0;
     int rc = secrets_rekey(service->secrets, &err);
-    if (rc < 0) {
+    if (rc) {
         service_refuse(call, &err);
         return;
     }

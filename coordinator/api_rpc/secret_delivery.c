@@ -46,7 +46,7 @@ int service_check_secrets(struct service *service, const Muster__JobSpec *spec, 
         } else if ((bytes += secret->sealed_bytes - SEAL_OVERHEAD_BYTES) > MAX_JOB_SECRETS_BYTES) {
             rc = service_refuse_limit(service, LIMIT_JOB_SECRETS_BYTES, err);
         }
-        if (rc < 0) {
+        if (rc) {
             error_field(err, "secrets.%.80s", spec->secrets[i]->key);
             return rc;
         }
@@ -86,7 +86,7 @@ static int open_secret(struct service *service, const struct store_secret *secre
     struct buf value;
     buf_init(&value, MAX_SECRET_BYTES + 1);
     int rc = secrets_open(service->secrets, secret, &value, why);
-    if (rc == 0) {
+    if (!rc) {
         ret->value = arena_strndup(arena, buf_cstr(&value), value.size);
         rc = ret->value ? 0 : E_RESOURCE_EXHAUSTED;
         secrets_used(secret, service_wall_ms(service));
@@ -121,7 +121,7 @@ bool service_fill_secrets(struct service *service, const Muster__JobSpec *spec, 
         int rc = open_secret(service, secret, arena, &all[i], &why);
         if (rc == E_RESOURCE_EXHAUSTED)
             return false;
-        if (rc < 0)
+        if (rc)
             return set_error(arena, &why, rc == E_FAILED_PRECONDITION, ret);
         ret->secrets[ret->n_secrets++] = &all[i];
     }

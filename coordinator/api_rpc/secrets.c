@@ -71,7 +71,7 @@ static int read_keys(struct secrets *secrets, struct error *err)
     if (secrets->from_environment)
         return 0;
     int rc = seal_keys_read(&secrets->env->disk, secrets->path, &keys, err);
-    if (rc == 0)
+    if (!rc)
         secrets->keys = keys;
     else if (rc == E_NOT_FOUND)
         seal_keys_fini(&secrets->keys);
@@ -87,12 +87,12 @@ int secrets_new(const struct secrets_options *options, struct secrets **ret, str
     secrets->env = options->env;
     secrets->from_environment = options->key_text && *options->key_text;
     int rc = str_copy(secrets->path, sizeof(secrets->path), options->key_path);
-    if (rc < 0)
+    if (rc)
         error_set(err, rc, "the path of the key for secrets is too long");
     else if (secrets->from_environment &&
              (rc = seal_keys_parse(options->key_text, &secrets->keys, err)) < 0)
         (void)error_wrap(err, "MUSTER_SECRETS_KEY");
-    if (rc < 0)
+    if (rc)
         secrets_free(secrets);
     else
         *ret = secrets;
@@ -118,7 +118,7 @@ static int put_secret(struct secrets *secrets, const struct store_secret *facts,
     if (!secret) {
         bool full = strmap_count(&secrets->all) >= STORE_SECRETS_MAX;
         secret = full ? NULL : calloc(1, sizeof(*secret));
-        if (!secret || strmap_set(&secrets->all, key, secret, NULL) < 0) {
+        if (!secret || strmap_set(&secrets->all, key, secret, NULL)) {
             free(secret);
             free(sealed);
             return full ? error_set(err, E_RESOURCE_EXHAUSTED,
@@ -144,7 +144,7 @@ struct loading {
 static void load_one(void *arg, const struct store_secret *stored)
 {
     struct loading *loading = arg;
-    if (loading->rc < 0)
+    if (loading->rc)
         return;
     uint8_t *sealed = malloc(stored->sealed_bytes + 1);
     if (!sealed) {
@@ -162,7 +162,9 @@ int secrets_load(struct secrets *secrets, struct store *store, struct error *err
     forget_all(secrets);
     int rc = store->verbs->list_secrets(store, load_one, &loading, err);
     (void)read_keys(secrets, NULL); /* errors in them are reported when a key is needed */
-    return rc < 0 ? rc : loading.rc;
+    if (rc)
+        return rc;
+    return loading.rc;
 }
 
 const struct store_secret *secrets_find(const struct secrets *secrets, const char *tenant,
@@ -193,8 +195,10 @@ const struct store_secret *secrets_next(const struct secrets *secrets,
 int secrets_count(const struct secrets *secrets, const char *tenant)
 {
     int count = 0;
-    for (struct map_entry *e = strmap_first(&secrets->all); e; e = map_next(e))
-        count += strcmp(((const struct secret *)e->value)->facts.tenant, tenant) == 0;
+    for (struct map_entry *e = strmap_first(&secrets->all); e; e = map_next(e)) {
+        if (strcmp(((const struct secret *)e->value)->facts.tenant, tenant) == 0)
+            count++;
+    }
     return count;
 }
 
@@ -238,7 +242,7 @@ static int have_keys(struct secrets *secrets, struct error *err)
 {
     struct error why = {0};
     int rc = read_keys(secrets, &why), lost = secrets_lost_count(secrets);
-    if (rc < 0 && rc != E_NOT_FOUND) {
+    if (rc && rc != E_NOT_FOUND) {
         *err = why;
         return rc;
     }
@@ -251,13 +255,15 @@ static int add_key(struct secrets *secrets, struct error *err)
     struct seal_keys keys = secrets->keys;
     bool first = keys.count == 0;
     int rc = seal_keys_add(&keys, &secrets->env->rng, err);
-    if (rc == 0)
+    if (!rc)
         rc = first ? seal_keys_create(secrets->path, &keys, err)
                    : seal_keys_replace(&secrets->env->disk, secrets->path, &keys, err);
-    if (rc == 0)
+    if (!rc)
         secrets->keys = keys;
     seal_keys_fini(&keys);
-    return rc < 0 ? error_wrap(err, "the key for secrets") : 0;
+    if (rc)
+        return error_wrap(err, "the key for secrets");
+    return 0;
 }
 
 static int seal_value(struct secrets *secrets, struct store_secret *facts,
@@ -268,9 +274,9 @@ static int seal_value(struct secrets *secrets, struct store_secret *facts,
     struct seal_text name = seal_name(facts, text);
     buf_init(&out, VALUE_ROOM_BYTES);
     int rc = seal(&secrets->keys, &secrets->env->rng, &name, value, &out, err);
-    *ret = rc == 0 ? (uint8_t *)buf_take(&out, &facts->sealed_bytes) : NULL;
+    *ret = rc ? NULL : (uint8_t *)buf_take(&out, &facts->sealed_bytes);
     buf_fini(&out);
-    return rc == 0 && !*ret ? out_of_memory(err) : rc;
+    return !rc && !*ret ? out_of_memory(err) : rc;
 }
 
 int secrets_set(struct secrets *secrets, const struct secret_input *input, struct error *err)
@@ -288,11 +294,13 @@ int secrets_set(struct secrets *secrets, const struct secret_input *input, struc
     (void)str_copy(facts.changed_by, sizeof(facts.changed_by), input->by);
     facts.changed_wall_ms = input->wall_ms;
     int rc = have_keys(secrets, err);
-    if (rc == 0 && secrets->keys.count == 0)
+    if (!rc && secrets->keys.count == 0)
         rc = add_key(secrets, err);
-    if (rc == 0)
+    if (!rc)
         rc = seal_value(secrets, &facts, &value, &sealed, err);
-    return rc < 0 ? rc : put_secret(secrets, &facts, sealed, err);
+    if (rc)
+        return rc;
+    return put_secret(secrets, &facts, sealed, err);
 }
 
 bool secrets_remove(struct secrets *secrets, const char *tenant, const char *name)
@@ -314,7 +322,7 @@ int secrets_open(struct secrets *secrets, const struct store_secret *secret, str
     if (secrets_lost(secrets, secret))
         return key_missing(secrets, secrets_lost_count(secrets), err);
     int rc = seal_open(&secrets->keys, &name, &sealed, out, err);
-    if (rc < 0) {
+    if (rc) {
         (void)error_wrap(err, "secret '%s' of tenant %s", secret->name, secret->tenant);
         error_hint(err, "set it again: muster secret set %.63s --tenant %.63s", secret->name,
                    secret->tenant);
@@ -351,12 +359,12 @@ static int seal_again(struct secrets *secrets, struct secret *secret, struct err
     buf_init(&value, VALUE_ROOM_BYTES);
     int rc = secrets_open(secrets, &secret->facts, &value, err);
     struct seal_text plain = {buf_cstr(&value), value.size};
-    if (rc == 0)
+    if (!rc)
         rc = seal_value(secrets, &secret->facts, &plain, &sealed, err);
     if (value.data)
         explicit_bzero(value.data, value.size);
     buf_fini(&value);
-    if (rc < 0)
+    if (rc)
         return rc;
     free(secret->sealed);
     secret->sealed = sealed;
@@ -379,13 +387,13 @@ static int check_opens(struct secrets *secrets, const struct store_secret *secre
 bool secrets_opens(struct secrets *secrets, const struct store_secret *secret)
 {
     struct error err = {0};
-    return check_opens(secrets, secret, &err) == 0;
+    return !check_opens(secrets, secret, &err);
 }
 
 static int check_all_open(struct secrets *secrets, struct error *err)
 {
     int rc = have_keys(secrets, err);
-    for (struct map_entry *e = strmap_first(&secrets->all); rc == 0 && e; e = map_next(e))
+    for (struct map_entry *e = strmap_first(&secrets->all); !rc && e; e = map_next(e))
         rc = check_opens(secrets, &((const struct secret *)e->value)->facts, err);
     return rc;
 }
@@ -393,9 +401,9 @@ static int check_all_open(struct secrets *secrets, struct error *err)
 int secrets_rekey(struct secrets *secrets, struct error *err)
 {
     int rc = check_all_open(secrets, err);
-    if (rc == 0 && !secrets->from_environment)
+    if (!rc && !secrets->from_environment)
         rc = add_key(secrets, err);
-    for (struct map_entry *e = strmap_first(&secrets->all); rc == 0 && e; e = map_next(e))
+    for (struct map_entry *e = strmap_first(&secrets->all); !rc && e; e = map_next(e))
         rc = seal_again(secrets, e->value, err);
     return rc;
 }

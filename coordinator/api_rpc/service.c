@@ -31,7 +31,7 @@ static int secrets_begin(struct service *service, struct error *err)
     const struct service_options *options = &service->options;
     struct secrets_options how = {options->env, options->secrets_key_path, options->secrets_key};
     if (!how.key_path) {
-        if (str_printf(path, sizeof(path), "%s/secrets.key", options->data_dir) < 0)
+        if (str_printf(path, sizeof(path), "%s/secrets.key", options->data_dir))
             return error_set(err, E_INVALID_ARGUMENT, "the data directory's path is too long");
         how.key_path = path;
     }
@@ -55,21 +55,21 @@ int service_new(const struct service_options *options, struct service **ret, str
     service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* fits an int64 too */
     service->nodes_version = service->poll_epoch;
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
-    if (rc == 0)
+    if (!rc)
         rc = metrics_new(&options->env->disk, options->data_dir, &service->metrics, err);
-    if (rc == 0)
+    if (!rc)
         rc = kept_new(&service->kept, err);
-    if (rc == 0)
+    if (!rc)
         rc = audit_folds_new(&service->audit_folds, err);
-    if (rc == 0)
+    if (!rc)
         rc = quota_rates_new(&service->quota_rates, err);
-    if (rc == 0)
+    if (!rc)
         rc = board_new(&service->board, err);
-    if (rc == 0)
+    if (!rc)
         rc = access_new(&service->access, err);
-    if (rc == 0)
+    if (!rc)
         rc = secrets_begin(service, err);
-    if (rc < 0)
+    if (rc)
         service_free(service);
     else
         *ret = service;
@@ -152,8 +152,8 @@ static struct service_call *call_new(struct service *service, const struct servi
     if (service_audits(method) && (call->trace = calloc(1, sizeof(*call->trace))))
         service_trace_init(call->trace, request);
     if ((method->read && !call->request) || (service_audits(method) && !call->trace) ||
-        remember_connection(service, call, request) < 0 ||
-        map_set(&service->calls, call->id, call, NULL) < 0) {
+        remember_connection(service, call, request) ||
+        map_set(&service->calls, call->id, call, NULL)) {
         error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
         budget_close(&service->budgets, budget, method->plans);
         list_remove(&call->in_connection);
@@ -178,7 +178,7 @@ void service_start(struct service *service, const struct service_request *asked)
     struct service_request request = *asked;
     struct service_host *host = &service->options.host;
     service->stats.calls++;
-    if (!request.admitted && service_admit(service, &request, 0, &err) < 0) {
+    if (!request.admitted && service_admit(service, &request, 0, &err)) {
         refuse_request(service, asked, &err);
         return;
     }

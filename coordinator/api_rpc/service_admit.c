@@ -18,7 +18,9 @@ struct access *service_access(struct service *service)
 int service_load_access(struct service *service, struct error *err)
 {
     int rc = access_load(service->access, service->options.store, err);
-    return rc < 0 ? rc : secrets_load(service->secrets, service->options.store, err);
+    if (rc)
+        return rc;
+    return secrets_load(service->secrets, service->options.store, err);
 }
 
 static void store_use(void *arg, const struct store_token *token)
@@ -60,7 +62,7 @@ int service_identify(struct service *service, const char *token, const struct st
                      struct error *err)
 {
     int rc = access_identify(service->access, token, service_wall_ms(service), ret, err);
-    if (rc == 0)
+    if (!rc)
         service_store_uses(service);
     return rc;
 }
@@ -72,7 +74,7 @@ static int authorise(struct service *service, const struct service_method *metho
     char names[96];
     const struct store_token *caller = NULL;
     int rc = service_identify(service, request->token, &caller, err);
-    if (rc < 0) {
+    if (rc) {
         service_audit_stranger(
             service,
             &(struct service_stranger){request->carrier, request->peer_address, method->name}, err);
@@ -200,13 +202,13 @@ int service_admit(struct service *service, struct service_request *request, size
         rc = authorise_agent(service, method, request, err);
     else if (method->roles)
         rc = authorise(service, method, request, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_size(service, method, payload_bytes, err);
-    if (rc == 0) {
+    if (!rc) {
         struct budget_ask ask = ask_of(service, method, request);
         rc = budget_check(&service->budgets, &ask, err);
     }
-    request->admitted = rc == 0;
+    request->admitted = !rc;
     return rc;
 }
 
@@ -237,5 +239,5 @@ void service_add_pin(const struct service *service, char token[TOKEN_TEXT_MAX])
 {
     size_t length = strlen(token);
     if (service->pin[0])
-        insist(str_printf(token + length, TOKEN_TEXT_MAX - length, ".%s", service->pin) == 0);
+        insist(!str_printf(token + length, TOKEN_TEXT_MAX - length, ".%s", service->pin));
 }

@@ -41,7 +41,7 @@ static struct list *waiters_of(struct service *service, const char *key)
     if (waiters)
         return waiters;
     waiters = malloc(sizeof(*waiters));
-    if (!waiters || strmap_set(&service->waiting, key, waiters, NULL) < 0) {
+    if (!waiters || strmap_set(&service->waiting, key, waiters, NULL)) {
         free(waiters);
         return NULL;
     }

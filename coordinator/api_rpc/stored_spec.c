@@ -16,8 +16,8 @@ Muster__JobSpec *service_spec(struct service *service, const struct job *job)
     ProtobufCMessage *message = NULL;
     const char *json = job->spec->json;
     int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, NULL);
-    insist(rc == 0 || rc == E_RESOURCE_EXHAUSTED); /* it was written from such a message */
-    insist(message && strmap_set(&service->specs, job->id, message, NULL) == 0);
+    insist(!rc || rc == E_RESOURCE_EXHAUSTED); /* it was written from such a message */
+    insist(message && !strmap_set(&service->specs, job->id, message, NULL));
     return (Muster__JobSpec *)message;
 }
 
@@ -32,11 +32,11 @@ int service_parse_spec(void *arg, const char *json, struct spec **ret, struct er
     }
     ProtobufCMessage *message;
     int rc = transcode_from_json(json, strlen(json), &muster__job_spec__descriptor, &message, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     rc = intake_stored_spec((const Muster__JobSpec *)message, json, ret, err);
     rpc_message_free(message);
-    if (rc == 0 && shared && strmap_count(shared) < SHARED_MAX)
+    if (!rc && shared && strmap_count(shared) < SHARED_MAX)
         (void)strmap_set(shared, json, *ret, NULL); /* without sharing it is only slower */
     return rc;
 }

@@ -103,8 +103,8 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
     struct arena arena;
     struct logs_page page = {0};
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    if (!job || read_logs(service, job, call, &arena, &page, &err) < 0 ||
-        check_rank(job, message, &page, &err) < 0) {
+    if (!job || read_logs(service, job, call, &arena, &page, &err) ||
+        check_rank(job, message, &page, &err)) {
         arena_fini(&arena);
         service_fail(call, &err);
         return;
@@ -216,7 +216,7 @@ static int read_pages(struct page_of_events *page, struct store_events_query *qu
     int rc = 0;
     if (filtered)
         query->limit = STORE_EVENTS_PAGE_MAX;
-    for (int i = 0; rc == 0 && i < (filtered && !query->newest ? PAGES_MAX : 1); i++) {
+    for (int i = 0; !rc && i < (filtered && !query->newest ? PAGES_MAX : 1); i++) {
         page->read = 0;
         query->after = page->answer->next;
         rc = store->verbs->list_events(store, query, add_event, page, err);
@@ -258,7 +258,7 @@ void call_list_events(struct service *service, struct service_call *call, bool l
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     struct page_of_events page = {.call = call, .arena = &arena, .answer = &answer};
-    if (read_events(call, &page, &err) < 0) {
+    if (read_events(call, &page, &err)) {
         service_fail(call, &err);
     } else if (message->follow && answer.n_events == 0 && !last_chance) {
         message->after = answer.next; /* events hidden from this caller are skipped */

@@ -187,7 +187,7 @@ void checkpoint_commit(struct step *step)
     struct job *job = cluster_job(step->cluster, step->event->checkpoint.job);
     if (!job)
         error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->checkpoint.job);
-    else if (check_values(&checkpoint, &err) == 0 && !is_repeat(step, job))
+    else if (!check_values(&checkpoint, &err) && !is_repeat(step, job))
         (void)check_fence(step, job, &err);
     if (err.code) {
         step_refuse(step, &err);

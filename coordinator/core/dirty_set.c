@@ -4,7 +4,7 @@
 
 static void add_job(struct map *map, struct job *job)
 {
-    insist(map_set(map, job->sequence, job, NULL) == 0);
+    insist(!map_set(map, job->sequence, job, NULL));
 }
 
 void step_revisit(struct step *step, struct job *job)
@@ -31,12 +31,12 @@ void step_show(struct step *step, struct job *job)
 
 void step_store_node(struct step *step, struct node *node)
 {
-    insist(strmap_set(&step->nodes, node->name, node, NULL) == 0);
+    insist(!strmap_set(&step->nodes, node->name, node, NULL));
 }
 
 void step_reassign_node(struct step *step, const char *node)
 {
-    insist(strmap_set(&step->reassigned, node, step->cluster, NULL) == 0);
+    insist(!strmap_set(&step->reassigned, node, step->cluster, NULL));
 }
 
 void step_reassign_group(struct step *step, const struct job *job, const struct group *group)

@@ -23,7 +23,7 @@ static void evict_nodes(struct step *step, const struct eviction *evictions, int
     const char *to = evictions->to->id;
     (void)str_printf(why, sizeof(why), "job %s waits for it", to);
     for (int i = 0; i < count; i++)
-        insist(strmap_set(&nodes, evictions[i].node->name, job, NULL) == 0);
+        insist(!strmap_set(&nodes, evictions[i].node->name, job, NULL));
     for (int i = 0; i < job->workers_count; i++) {
         struct worker *worker = &job->workers[i];
         if (!worker_living(worker) || !strmap_get(&nodes, worker->node))

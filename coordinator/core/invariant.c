@@ -45,7 +45,7 @@ static int check_node(const struct node *node, struct error *err)
             if (!worker_living(worker) || strcmp(worker->node, node->name) != 0)
                 continue;
             any = true;
-            if (count_worker(&use, job, worker, err) < 0)
+            if (count_worker(&use, job, worker, err))
                 return err->code;
         }
         if (!any)
@@ -105,7 +105,7 @@ static int check_group(const struct cluster *cluster, const struct job *job,
                       group->world, group->nodes, spec->nodes_min, spec->nodes_max,
                       spec->workers_per_node);
     for (int rank = 0; rank < group->world; rank++)
-        if (check_member(cluster, job, group, rank, err) < 0)
+        if (check_member(cluster, job, group, rank, err))
             return err->code;
     if (group->joined && !group->published)
         return BROKEN(err, "job %s: joined but not published", job->id);
@@ -197,8 +197,8 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
     if (job->current.generation >= job->next_generation ||
         job->forming.generation >= job->next_generation)
         return BROKEN(err, "job %s: a generation beyond the next", job->id);
-    if (check_group(cluster, job, &job->current, err) < 0 ||
-        check_group(cluster, job, &job->forming, err) < 0)
+    if (check_group(cluster, job, &job->current, err) ||
+        check_group(cluster, job, &job->forming, err))
         return err->code;
     for (int i = 0; i < job->workers_count; i++) {
         const struct worker *worker = &job->workers[i];
@@ -207,14 +207,16 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
             return BROKEN(err, "job %s: workers out of order", job->id);
         if (worker->uid >= job->next_uid)
             return BROKEN(err, "job %s: a uid beyond the next", job->id);
-        if (check_stray(job, worker, err) < 0)
+        if (check_stray(job, worker, err))
             return err->code;
     }
     if (job->stalled_wall_ms && job->state != JOB_RUNNING)
         return BROKEN(err, "job %s is %s and reported as stalled", job->id,
                       job_state_name(job->state));
     int rc = check_state(job, living, err);
-    return rc < 0 ? rc : check_ledger(job, err);
+    if (rc)
+        return rc;
+    return check_ledger(job, err);
 }
 
 static int check_port(const struct cluster *cluster, struct strmap *ports, const struct job *job,
@@ -227,7 +229,7 @@ static int check_port(const struct cluster *cluster, struct strmap *ports, const
     (void)str_printf(name, sizeof(name), "%s|%d", node->address, group->master_port);
     if (strmap_get(ports, name))
         return BROKEN(err, "job %s shares port %s", job->id, name);
-    insist(strmap_set(ports, name, (void *)(uintptr_t)job, NULL) == 0);
+    insist(!strmap_set(ports, name, (void *)(uintptr_t)job, NULL));
     return 0;
 }
 
@@ -252,19 +254,21 @@ int invariant_check(const struct cluster *cluster, struct error *err)
     struct strmap ports = {0};
     int rc = 0;
     err = err ? err : &own;
-    for (const struct node *node = cluster_first_node(cluster); node && rc == 0;
+    for (const struct node *node = cluster_first_node(cluster); node && !rc;
          node = cluster_next_node(cluster, node))
         rc = check_node(node, err);
-    for (const struct job *job = cluster_first_job(cluster); job && rc == 0;
+    for (const struct job *job = cluster_first_job(cluster); job && !rc;
          job = cluster_next_job(cluster, job)) {
         rc = check_job(cluster, job, err);
-        if (rc == 0 && !job_state_ended(job->state))
+        if (!rc && !job_state_ended(job->state))
             rc = check_port(cluster, &ports, job, &job->current, err);
-        if (rc == 0 && !job_state_ended(job->state))
+        if (!rc && !job_state_ended(job->state))
             rc = check_port(cluster, &ports, job, &job->forming, err);
     }
     strmap_fini(&ports);
-    return rc < 0 ? rc : check_begun(cluster, err);
+    if (rc)
+        return rc;
+    return check_begun(cluster, err);
 }
 
 struct seen { /* a job after the previous step */
@@ -332,7 +336,7 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
         return BROKEN(err, "job %s: generations or uids fell", job->id);
     if (job->version < seen->version)
         return BROKEN(err, "job %s: its version fell", job->id);
-    if (check_victim(cluster, job, seen, err) < 0)
+    if (check_victim(cluster, job, seen, err))
         return err->code;
     uint64_t of = last ? last->generation : 0; /* a later generation may have gone back */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
@@ -361,9 +365,9 @@ int invariant_check_since(struct invariant_memory *memory, const struct cluster 
             seen = calloc(1, sizeof(*seen));
             insist(seen);
             seen->state = job->state;
-            insist(map_set(&memory->jobs, job->sequence, seen, NULL) == 0);
+            insist(!map_set(&memory->jobs, job->sequence, seen, NULL));
         }
-        if (check_since(cluster, job, seen, err) < 0)
+        if (check_since(cluster, job, seen, err))
             return err->code;
     }
     return count == memory->jobs.count

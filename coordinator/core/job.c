@@ -36,7 +36,7 @@ static struct job *new_job(struct step *step)
     (void)str_printf(job->id, sizeof(job->id), "j%llu", (unsigned long long)job->sequence);
     memcpy(job->secret, step->event->job_submit.secret, sizeof(job->secret));
     const char *user = step->event->job_submit.user;
-    if (user && str_copy(job->user, sizeof(job->user), user) < 0)
+    if (user && str_copy(job->user, sizeof(job->user), user))
         job->user[0] = 0;
     job->state = JOB_QUEUED;
     job->next_generation = job->next_uid = 1;
@@ -81,14 +81,14 @@ void job_submit(struct step *step)
         return;
     const struct spec *spec = step->event->job_submit.spec;
     if (checkpoint_folder_free(step->cluster, spec, &err) < 0 ||
-        scheduler_possible(step->cluster, spec, &err) < 0) {
+        scheduler_possible(step->cluster, spec, &err)) {
         step_refuse(step, &err);
         return;
     }
     struct job *job = new_job(step);
     if (keyed)
         (void)str_copy(job->idempotency_key, sizeof(job->idempotency_key), key);
-    if (cluster_add_job(step->cluster, job, &err) < 0) {
+    if (cluster_add_job(step->cluster, job, &err)) {
         step_refuse(step, &err);
         job_free(job);
         return;
@@ -132,13 +132,13 @@ void job_cancel(struct step *step)
 static void settle_stopping(struct step *step, struct job *job)
 {
     struct reason reason;
-    if (job_living_workers(job) == 0 && budget_forgive(step, job)) {
+    if (!job_living_workers(job) && budget_forgive(step, job)) {
         reason = job->reason;
         job->stop_deadline_ms = 0;
         restart_again(step, job, &reason);
         return;
     }
-    if (job_living_workers(job) == 0) {
+    if (!job_living_workers(job)) {
         job_end(step, job);
         return;
     }

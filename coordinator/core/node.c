@@ -158,7 +158,7 @@ static struct node *add_node(struct step *step, const struct node *facts, struct
     node->state = NODE_JOINING;
     reason_set(&node->reason, REASON_REGISTERED, "its agent registered");
     node->joined_wall_ms = step->wall_ms;
-    if (cluster_add_node(step->cluster, node, err) == 0)
+    if (!cluster_add_node(step->cluster, node, err))
         return node;
     node_free(node);
     return NULL;
@@ -177,7 +177,7 @@ void node_register(struct step *step)
     const struct node *facts = step->event->node_register.facts;
     struct node *node = cluster_node(step->cluster, facts->name);
     struct error err = {0};
-    if (check_facts(facts, &err) < 0) {
+    if (check_facts(facts, &err)) {
         step_refuse(step, &err);
         return;
     }

@@ -65,6 +65,6 @@ void node_note_fault(struct step *step, const char *name, const char *why)
     node->faults++;
     node->fault_at_ms = step->now_ms;
     node->fault_until_ms = step->now_ms + ((int64_t)PAUSE_MS << doublings);
-    if (str_copy(node->fault_text, sizeof(node->fault_text), why) < 0)
+    if (str_copy(node->fault_text, sizeof(node->fault_text), why))
         (void)str_printf(node->fault_text, sizeof(node->fault_text), "%.240s ...", why);
 }

@@ -61,8 +61,8 @@ static void earlier_places(const struct job *job, struct strmap *ret)
         if (worker->spare || worker->local_rank != 0 || worker->rank < 0)
             continue;
         if (worker->rank % each == 0)
-            insist(strmap_set(ret, worker->node, (void *)(uintptr_t)(worker->rank / each + 1),
-                              NULL) == 0);
+            insist(
+                !strmap_set(ret, worker->node, (void *)(uintptr_t)(worker->rank / each + 1), NULL));
         else
             (void)strmap_remove(ret, worker->node);
     }

@@ -32,7 +32,7 @@ static void apply_exit(struct step *step, struct job *job, struct worker *worker
                                   .code = exit.code ? exit.code : EXIT_NOT_FOUND,
                                   .wall_ms = exit.wall_ms};
         if (str_printf(exit.text, sizeof(exit.text), "could not be started: %s",
-                       report->start_error) < 0)
+                       report->start_error))
             exit.text[sizeof(exit.text) - 1] = 0;
     }
     worker_end(step, job, worker, &exit);
@@ -171,7 +171,7 @@ static bool apply_join(struct step *step, struct job *job, struct worker *worker
         (report->joining && report->joining == worker->joining && endpoint[0] &&
          strcmp(worker->endpoint, endpoint) != 0)) {
         worker->joining = report->joining;
-        if (str_copy(worker->endpoint, sizeof(worker->endpoint), endpoint) < 0)
+        if (str_copy(worker->endpoint, sizeof(worker->endpoint), endpoint))
             worker->endpoint[0] = 0; /* a cut address is useless */
         changed = true;
     }

@@ -89,17 +89,17 @@ void restart_recover(struct step *step, struct job *job, struct failure *failure
 
 static bool is_ready(const struct job *job, int64_t now_ms)
 {
-    return job_living_workers(job) == 0 && job->backoff_until_ms <= now_ms;
+    return !job_living_workers(job) && job->backoff_until_ms <= now_ms;
 }
 
 void restart_settle(struct step *step, struct job *job)
 {
-    if (job->current.generation && job_living_workers(job) == 0) {
+    if (job->current.generation && !job_living_workers(job)) {
         group_clear(step->cluster, job, &job->current);
         job_size_apply(step, job);
         step_store(step, job);
     }
-    if (job_living_workers(job) == 0)
+    if (!job_living_workers(job))
         runtime_pause(step, job);
     if (is_ready(job, step->now_ms))
         step->wants_pass = true;

@@ -77,7 +77,7 @@ void job_scale(struct step *step)
     struct error err = {0};
     struct reason reason;
     struct job *job = cluster_job(step->cluster, step->event->job_scale.id);
-    if (check_scale(step, job, &err) < 0) {
+    if (check_scale(step, job, &err)) {
         step_refuse(step, &err);
         return;
     }
@@ -85,7 +85,7 @@ void job_scale(struct step *step)
         spec_resize(job->spec, step->event->job_scale.nodes_min, step->event->job_scale.nodes_max);
     int rc = scheduler_possible(step->cluster, wanted, &err);
     spec_release(wanted);
-    if (rc < 0) {
+    if (rc) {
         step_refuse(step, &err);
         return;
     }

@@ -180,7 +180,7 @@ void job_stop(struct step *step, struct job *job, enum job_state ending,
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
     group_clear(step->cluster, job, &job->forming);
-    bool idle = job_living_workers(job) == 0;
+    bool idle = !job_living_workers(job);
     if (idle &&
         (job->state == JOB_QUEUED || (ending == JOB_SUCCEEDED && job->state != JOB_RESTARTING))) {
         job->reason = *reason;

@@ -8,7 +8,7 @@ void tenant_set(struct step *step)
     const struct tenant *facts = step->event->tenant_set.facts;
     struct error err = {0};
     struct reason reason;
-    if (cluster_set_tenant(step->cluster, facts, &err) < 0) {
+    if (cluster_set_tenant(step->cluster, facts, &err)) {
         step_refuse(step, &err);
         return;
     }

@@ -116,9 +116,11 @@ static bool explain_spares(const struct job *job, struct reason *ret)
     int nodes = 0, wanted = job->spec->spares;
     if (job->state != JOB_RUNNING || wanted == 0)
         return false;
-    for (int i = 0; i < job->workers_count; i++)
-        nodes += job->workers[i].spare && job->workers[i].local_rank == 0 &&
-                 worker_living(&job->workers[i]);
+    for (int i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].spare && job->workers[i].local_rank == 0 &&
+            worker_living(&job->workers[i]))
+            nodes++;
+    }
     reason_set(ret, REASON_SPARE, "keeps %d of %d spare node%s", nodes, wanted, str_plural(wanted));
     if (job->spec->elastic != ELASTIC_IN_PLACE)
         reason_hint(ret, "only gangs that are elastic in place use spares");
@@ -148,7 +150,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
     if (max <= 0)
         return 0;
     bool places =
-        job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && job_living_workers(job) == 0);
+        job->state == JOB_QUEUED || (job->state == JOB_RESTARTING && !job_living_workers(job));
     int count = 0;
     if (places && !explain_backoff(cluster, job, ret))
         count = explain_place(cluster, job, ret, max);
@@ -160,9 +162,9 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = 1;
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
-    if (count < max)
-        count +=
-            explain_growth(cluster, job, &ret[count]) || explain_resize(cluster, job, &ret[count]);
+    if (count < max &&
+        (explain_growth(cluster, job, &ret[count]) || explain_resize(cluster, job, &ret[count])))
+        count++;
     if (count < max)
         count += explain_spares(job, &ret[count]);
     return without_repeats(ret, count);

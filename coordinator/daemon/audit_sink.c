@@ -27,7 +27,7 @@ int audit_sink_init(struct audit_sink *sink, const char *file, bool syslog, cons
         openlog("muster", LOG_PID, LOG_AUTHPRIV);
     if (!file)
         return 0;
-    if (str_copy(sink->path, sizeof(sink->path), file) < 0)
+    if (str_copy(sink->path, sizeof(sink->path), file))
         return error_set(err, E_INVALID_ARGUMENT, "audit file: the path is too long");
     return open_file(sink, err);
 }
@@ -77,7 +77,7 @@ static int write_line(struct audit_sink *sink, const struct buf *line, struct er
         if (sink->fd >= 0)
             close(sink->fd);
         int rc = open_file(sink, err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return write(sink->fd, line->data, line->size) == (ssize_t)line->size
@@ -96,9 +96,9 @@ void audit_sink_write(void *arg, const struct store_audit *entry)
         syslog(LOG_NOTICE, "audit %s", buf_cstr(&line));
     (void)buf_char(&line, '\n');
     int rc = sink->path[0] ? write_line(sink, &line, &err) : 0;
-    if (rc < 0 && !sink->failing)
+    if (rc && !sink->failing)
         log_error(sink->log, "the audit trail could not be written outside of the store",
                   log_str("error", err.text));
-    sink->failing = rc < 0;
+    sink->failing = rc;
     buf_fini(&line);
 }

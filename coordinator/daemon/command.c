@@ -185,12 +185,14 @@ static int find_data(struct program *program, const struct args *args, struct er
     const char *given = args_text(args, "data");
     int rc = given ? paths_absolute(program->data, sizeof(program->data), given, err)
                    : paths_data_dir(base, sizeof(base), err);
-    if (rc == 0 && !given)
+    if (!rc && !given)
         rc = paths_join(program->data, sizeof(program->data), base, "coordinator", err);
     struct disk *disk = &program->env.disk;
-    if (rc == 0)
+    if (!rc)
         rc = disk->make_dirs(disk->self, program->data, FOLDER_MODE, err);
-    return rc < 0 ? rc : paths_check_folder(program->data, err);
+    if (rc)
+        return rc;
+    return paths_check_folder(program->data, err);
 }
 
 static int read_address(struct program *program, const char *name, char *ret, size_t size)
@@ -230,7 +232,7 @@ static void keep_port(struct program *program, const char *file, const char *pre
 {
     char known[NET_URL_MAX];
     size_t size = strlen(address), skip = strlen(prefix);
-    if (!str_ends(address, ":0") || read_address(program, file, known, sizeof(known)) < 0 ||
+    if (!str_ends(address, ":0") || read_address(program, file, known, sizeof(known)) ||
         !str_starts(known, prefix))
         return;
     if (strncmp(known + skip, address, size - 1) == 0)
@@ -242,7 +244,7 @@ static int judge_http(struct program *program, const struct args *args, struct e
 {
     struct http_address address;
     int rc = http_address_parse(program->http, &address, err);
-    program->rest_tls = rc == 0 && !address.is_loopback && !args_flag(args, "insecure-bind");
+    program->rest_tls = !rc && !address.is_loopback && !args_flag(args, "insecure-bind");
     for (size_t i = 0; i < HOSTS_MAX; i++)
         program->hosts[i] = args_repeated(args, "http-host", i);
     if (program->rest_tls)
@@ -310,7 +312,7 @@ static int check_addresses(struct program *program, const struct args *args, str
     (void)str_copy(program->rpc, sizeof(program->rpc), args_text(args, "rpc"));
     (void)str_copy(program->http, sizeof(program->http), args_text(args, "http"));
     int rc = net_url_check(program->rpc, err);
-    if (rc == 0 && strcmp(program->http, "off") != 0)
+    if (!rc && strcmp(program->http, "off") != 0)
         rc = judge_http(program, args, err);
     keep_port(program, "rpc.url", "", program->rpc);
     keep_port(program, "http.url", program->rest_tls ? "https://" : "http://", program->http);
@@ -337,11 +339,11 @@ static int start_coordinator(struct program *program, const struct args *args, s
         .on_audit_arg = &program->audit,
     };
     int rc = net_address_secure(program->rpc, program->keys.server, NULL, address, err);
-    if (rc == 0)
+    if (!rc)
         rc = coordinator_new(&how, &program->env, program->loop, program->store,
                              &program->coordinator, err);
-    if (rc < 0 && strcmp(wanted, program->rpc) != 0) {
-        if (net_address_secure(wanted, program->keys.server, NULL, address, err) != 0)
+    if (rc && strcmp(wanted, program->rpc) != 0) {
+        if (net_address_secure(wanted, program->keys.server, NULL, address, err))
             return E_INVALID_ARGUMENT;
         rc = coordinator_new(&how, &program->env, program->loop, program->store,
                              &program->coordinator, err);
@@ -361,7 +363,7 @@ static int start_rest(struct program *program, const struct args *args, struct e
         return 0;
     int rc =
         api_rest_new(&how, &program->env, program->loop, program->coordinator, &program->rest, err);
-    if (rc < 0 && strcmp(wanted, program->http) != 0) {
+    if (rc && strcmp(wanted, program->http) != 0) {
         how.address = wanted;
         rc = api_rest_new(&how, &program->env, program->loop, program->coordinator, &program->rest,
                           err);
@@ -436,40 +438,40 @@ static int start_program(struct program *program, const struct args *args, struc
 {
     raise_descriptors();
     int rc = watch_signals(program, err);
-    if (rc == 0)
+    if (!rc)
         rc = loop_new(clock_os(), &program->loop, err);
-    if (rc == 0)
+    if (!rc)
         rc = env_os_init(&program->env, program->loop, err);
-    if (rc == 0)
+    if (!rc)
         rc = find_data(program, args, err);
-    if (rc == 0)
+    if (!rc)
         rc = find_secrets_key(program, args, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_addresses(program, args, err);
-    if (rc == 0 && args_text(args, "restore"))
+    if (!rc && args_text(args, "restore"))
         rc = store_sqlite_restore(program->data, args_text(args, "restore"), err);
-    if (rc == 0 && args_flag(args, "new"))
+    if (!rc && args_flag(args, "new"))
         rc = store_sqlite_begin_new(program->data, err);
-    if (rc == 0)
+    if (!rc)
         rc = store_sqlite_open(program->data, &program->store, err);
-    if (rc == 0) /* once the folder is ours: keys there may belong to a running coordinator */
+    if (!rc) /* once the folder is ours: keys there may belong to a running coordinator */
         rc = open_keys(program, args, err);
-    if (rc == 0)
+    if (!rc)
         rc = audit_sink_init(&program->audit, args_text(args, "audit-file"),
                              args_flag(args, "audit-syslog"), &program->log, err);
-    if (rc == 0)
+    if (!rc)
         rc = start_coordinator(program, args, err);
-    if (rc == 0)
+    if (!rc)
         rc = start_rest(program, args, err);
-    if (rc == 0)
+    if (!rc)
         net_address_plain(coordinator_rpc_url(program->coordinator), program->rpc);
-    if (rc == 0)
+    if (!rc)
         rc = write_address(program, "rpc.url", program->rpc, err);
-    if (rc == 0 && program->rest)
+    if (!rc && program->rest)
         rc = write_address(program, "http.url", api_rest_url(program->rest), err);
-    if (rc == 0)
+    if (!rc)
         rc = loop_watch(program->loop, program->signals, EPOLLIN, on_signal, program, err);
-    if (rc == 0)
+    if (!rc)
         check_keys(program);
     return rc;
 }
@@ -492,7 +494,7 @@ static int run_coordinator(const struct args *args)
         return EXIT_CANNOT_START;
     start_log(program, args);
     program->stop_jobs = args_flag(args, "stop-jobs");
-    if (start_program(program, args, &err) < 0) {
+    if (start_program(program, args, &err)) {
         log_error(&program->log, err.text, log_str("code", error_name(err.code)),
                   log_str("hint", err.hint));
         free_parts(program);

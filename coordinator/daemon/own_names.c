@@ -15,7 +15,7 @@ static void add_name(struct own_names *names, const char *name)
         if (strcmp(names->texts[i], name) == 0)
             return;
     if (names->count >= TLS_NAMES_MAX - 2 || !name[0] ||
-        str_copy(names->texts[names->count], TLS_NAME_MAX, name) < 0)
+        str_copy(names->texts[names->count], TLS_NAME_MAX, name))
         return;
     names->all[names->count] = names->texts[names->count];
     names->all[++names->count] = NULL;

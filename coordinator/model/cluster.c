@@ -123,7 +123,7 @@ void cluster_remove_job(struct cluster *cluster, struct job *job)
             older = cluster_prev_job(cluster, older);
         strmap_remove(&cluster->jobs_by_name, job->spec->name);
         if (older)
-            insist(strmap_set(&cluster->jobs_by_name, older->spec->name, older, NULL) == 0);
+            insist(!strmap_set(&cluster->jobs_by_name, older->spec->name, older, NULL));
     }
     if (job->idempotency_key[0] && job_key_name(job->spec->tenant, job->idempotency_key, key) &&
         strmap_get(&cluster->jobs_by_key, key) == job)
@@ -147,7 +147,7 @@ int cluster_add_node(struct cluster *cluster, struct node *node, struct error *e
                          CLUSTER_NODES_MAX);
     if (cluster_node(cluster, node->name))
         return error_set(err, E_ALREADY_EXISTS, "node '%s' exists", node->name);
-    if (strmap_set(&cluster->nodes, node->name, node, NULL) < 0)
+    if (strmap_set(&cluster->nodes, node->name, node, NULL))
         return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
     node->entry = strmap_find(&cluster->nodes, node->name);
     return 0;
@@ -156,15 +156,15 @@ int cluster_add_node(struct cluster *cluster, struct node *node, struct error *e
 static int index_job(struct cluster *cluster, struct job *job)
 {
     char key[JOB_KEY_NAME_MAX];
-    if (map_set(&cluster->jobs, job->sequence, job, NULL) < 0 ||
-        strmap_set(&cluster->jobs_by_id, job->id, job, NULL) < 0)
+    if (map_set(&cluster->jobs, job->sequence, job, NULL) ||
+        strmap_set(&cluster->jobs_by_id, job->id, job, NULL))
         return E_RESOURCE_EXHAUSTED;
     const struct job *namesake = cluster_job_named(cluster, job->spec->name);
     if ((!namesake || namesake->sequence < job->sequence) &&
-        strmap_set(&cluster->jobs_by_name, job->spec->name, job, NULL) < 0)
+        strmap_set(&cluster->jobs_by_name, job->spec->name, job, NULL))
         return E_RESOURCE_EXHAUSTED;
     if (job->idempotency_key[0] && job_key_name(job->spec->tenant, job->idempotency_key, key) &&
-        strmap_set(&cluster->jobs_by_key, key, job, NULL) < 0)
+        strmap_set(&cluster->jobs_by_key, key, job, NULL))
         return E_RESOURCE_EXHAUSTED;
     return 0;
 }
@@ -174,7 +174,7 @@ static void map_follow(struct map *map, struct job *job, bool among, struct map_
     if (among == (*entry != NULL))
         return;
     if (among)
-        insist(map_set(map, job->sequence, job, NULL) == 0);
+        insist(!map_set(map, job->sequence, job, NULL));
     else
         map_remove(map, job->sequence);
     *entry = among ? map_find(map, job->sequence) : NULL;
@@ -199,7 +199,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
         strmap_count(&cluster->tenants) >= TENANTS_MAX)
         return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d tenants",
                          TENANTS_MAX);
-    insist(index_job(cluster, job) == 0);
+    insist(!index_job(cluster, job));
     folder_add(cluster, job);
     job->tenant = tenant_add(cluster, job->spec->tenant);
     job->spec_bytes = job->spec->json ? (int64_t)strlen(job->spec->json) : 0;
@@ -210,7 +210,7 @@ int cluster_add_job(struct cluster *cluster, struct job *job, struct error *err)
     group_derive(job, &job->forming);
     if (job_state_ended(job->state))
         return 0;
-    insist(map_set(&cluster->active, job->sequence, job, NULL) == 0);
+    insist(!map_set(&cluster->active, job->sequence, job, NULL));
     job_follow_state(cluster, job);
     group_take_port(cluster, job, &job->current);
     group_take_port(cluster, job, &job->forming);
@@ -234,8 +234,8 @@ void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
     if (waiting == job->waiting)
         return;
     if (waiting) {
-        insist(map_set(&cluster->waiting, job_waiting_key(job), job, NULL) == 0);
-        insist(map_set(&job->tenant->waiting, job_waiting_key(job), job, NULL) == 0);
+        insist(!map_set(&cluster->waiting, job_waiting_key(job), job, NULL));
+        insist(!map_set(&job->tenant->waiting, job_waiting_key(job), job, NULL));
     } else {
         map_remove(&cluster->waiting, job_waiting_key(job));
         map_remove(&job->tenant->waiting, job_waiting_key(job));
@@ -254,7 +254,7 @@ static void timer_set(struct heap *heap, struct heap_node *timer, int64_t at_ms,
         return;
     timer->key = at_ms;
     timer->sequence = sequence;
-    insist(heap_push(heap, timer) == 0);
+    insist(!heap_push(heap, timer));
 }
 
 void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms)

@@ -7,7 +7,7 @@ enum { WAITING_SEQUENCE_BITS = 48 };
 /* "tenant\nkey": neither contains a line end, so two pairs never have one name. */
 const char *job_key_name(const char *tenant, const char *key, char ret[JOB_KEY_NAME_MAX])
 {
-    return str_printf(ret, JOB_KEY_NAME_MAX, "%s\n%s", tenant, key) < 0 ? NULL : ret;
+    return str_printf(ret, JOB_KEY_NAME_MAX, "%s\n%s", tenant, key) ? NULL : ret;
 }
 
 struct node *cluster_node(const struct cluster *cluster, const char *name)

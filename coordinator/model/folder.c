@@ -18,7 +18,7 @@ static int append_parts(const char *path, char *ret, size_t size)
             if (last)
                 *last = 0;
         } else if (part > 0 && !(part == 1 && path[0] == '.') &&
-                   str_printf(ret + used, size - used, "/%.*s", (int)part, path) < 0) {
+                   str_printf(ret + used, size - used, "/%.*s", (int)part, path)) {
             return E_RESOURCE_EXHAUSTED;
         }
         path += part + (path[part] == '/');
@@ -30,9 +30,9 @@ int folder_clean(const char *from, const char *path, char *ret, size_t size)
 {
     ret[0] = 0;
     int rc = path[0] == '/' ? 0 : append_parts(from, ret, size);
-    if (rc == 0)
+    if (!rc)
         rc = append_parts(path, ret, size);
-    return rc == 0 && !ret[0] ? str_copy(ret, size, "/") : rc;
+    return !rc && !ret[0] ? str_copy(ret, size, "/") : rc;
 }
 
 bool folder_below(const char *path, const char *prefix)
@@ -48,7 +48,7 @@ static bool folder_key(const struct spec *spec, char ret[FOLDER_KEY_MAX])
     const char *dir = spec->checkpoint_dir, *from = spec->workdir;
     ret[0] = '~'; /* an unknown place, which is not an absolute path */
     bool placed = dir[0] == '/' || from[0] == '/';
-    return dir[0] && folder_clean(from, dir, ret + !placed, FOLDER_KEY_MAX - 1) == 0;
+    return dir[0] && !folder_clean(from, dir, ret + !placed, FOLDER_KEY_MAX - 1);
 }
 
 struct job *cluster_first_in_folder(const struct cluster *cluster, const struct spec *spec)
@@ -74,7 +74,7 @@ void folder_add(struct cluster *cluster, struct job *job)
     if (newer)
         newer->older_in_folder = job;
     else
-        insist(strmap_set(&cluster->jobs_by_folder, key, job, NULL) == 0);
+        insist(!strmap_set(&cluster->jobs_by_folder, key, job, NULL));
 }
 
 void folder_remove(struct cluster *cluster, struct job *job)
@@ -87,7 +87,7 @@ void folder_remove(struct cluster *cluster, struct job *job)
     if (newer == job) {
         strmap_remove(&cluster->jobs_by_folder, key);
         if (job->older_in_folder)
-            insist(strmap_set(&cluster->jobs_by_folder, key, job->older_in_folder, NULL) == 0);
+            insist(!strmap_set(&cluster->jobs_by_folder, key, job->older_in_folder, NULL));
         return;
     }
     while (newer->older_in_folder != job)

@@ -55,8 +55,10 @@ bool job_checkpoint_spare(const struct job *job, int at)
     int keep = job->spec->checkpoint_keep, newer = 0;
     if (keep <= 0)
         return false;
-    for (int i = at + 1; i < job->checkpoints_count; i++)
-        newer += !is_superseded(job, i);
+    for (int i = at + 1; i < job->checkpoints_count; i++) {
+        if (!is_superseded(job, i))
+            newer++;
+    }
     return newer >= keep || is_superseded(job, at);
 }
 
@@ -102,7 +104,7 @@ void worker_take(struct cluster *cluster, struct job *job, const struct worker *
         return;
     mark_slots(node, worker->slot, job->spec->resources.slots, true);
     count_use(node, &job->spec->resources, 1);
-    insist(map_set(&node->jobs, job->sequence, job, NULL) == 0);
+    insist(!map_set(&node->jobs, job->sequence, job, NULL));
     tenant_take(cluster, job->tenant, job->spec->resources.slots);
     job_take(cluster, job, job->spec->resources.slots);
 }
@@ -179,7 +181,7 @@ void group_derive(const struct job *job, struct group *group)
         uintptr_t number = (uintptr_t)strmap_get(&seen, node);
         if (number == 0) {
             number = (uintptr_t)++group->nodes;
-            insist(strmap_set(&seen, node, (void *)number, NULL) == 0);
+            insist(!strmap_set(&seen, node, (void *)number, NULL));
         }
         group->places[rank].node_rank = (int)number - 1;
         counts[number - 1]++;
@@ -208,8 +210,8 @@ void group_take_port(struct cluster *cluster, struct job *job, const struct grou
     const struct node *node = cluster_node(cluster, group->master_node);
     char name[PORT_NAME_MAX];
     if (group->generation && group->master_port && node)
-        insist(strmap_set(&cluster->ports, port_name(node->address, group->master_port, name), job,
-                          NULL) == 0);
+        insist(!strmap_set(&cluster->ports, port_name(node->address, group->master_port, name), job,
+                           NULL));
 }
 
 void group_give_port(struct cluster *cluster, struct job *job, const struct group *group)

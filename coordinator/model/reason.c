@@ -48,7 +48,8 @@ void reason_show(const char *text, const char *tenant, const char *others, struc
         (void)buf_append(out, text, plain);
         text += plain;
         if (*text != MARK_TENANT) {
-            text += *text != '\0';
+            if (*text != '\0')
+                text++;
             continue;
         }
         const char *of = ++text, *name = text += name_length(text);
@@ -60,7 +61,8 @@ void reason_show(const char *text, const char *tenant, const char *others, struc
         }
         bool own = !tenant || (strlen(tenant) == of_length && memcmp(of, tenant, of_length) == 0);
         (void)(own ? buf_append(out, name, length) : buf_str(out, others));
-        text += *text == MARK_END;
+        if (*text == MARK_END)
+            text++;
     }
 }
 

@@ -49,23 +49,25 @@ static int check_workdir(const struct spec_input *in, struct error *err)
 static int check_together(const struct spec_input *in, struct spec *spec, struct error *err)
 {
     int rc = spec_check_fixed(in, spec, err);
-    if (rc == 0)
+    if (!rc)
         rc = check_checkpoint(in, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_constraints(in, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_env(in, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_secrets(in, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_training(in, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_mesh(in, spec, err);
-    if (rc == 0)
+    if (!rc)
         rc = spec_check_world(in, spec, err);
-    if (rc == 0 && in->json && strlen(in->json) > SPEC_TEXT_MAX_BYTES)
+    if (!rc && in->json && strlen(in->json) > SPEC_TEXT_MAX_BYTES)
         rc = spec_refuse(err, "", "256 KiB at most", "the specification is too large");
-    return rc == 0 ? check_workdir(in, err) : rc;
+    if (rc)
+        return rc;
+    return check_workdir(in, err);
 }
 
 static const char *copy_text(struct arena *arena, const char *text)
@@ -131,11 +133,11 @@ int spec_build(const struct spec_input *input, struct spec **ret, struct error *
                         .secrets_count = input->secrets_count,
                         .resumes = spec_given(spec_training(input, "resume_from"))};
     int rc = spec_values(input, spec.values, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     spec_fill(&spec);
     rc = check_together(input, &spec, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     struct spec_block *block = spec_block_new();
     own_texts(&block->arena, &spec);

@@ -84,7 +84,7 @@ int spec_check_env(const struct spec_input *in, struct error *err)
             return E_INVALID_ARGUMENT;
         }
         int rc = in->stored ? 0 : check_variable(in, &in->env[i], err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -97,7 +97,9 @@ static int check_named_setting(const struct pair *pair, struct error *err)
     (void)str_printf(field, sizeof(field), "training.%.80s", pair->key);
     if (setting >= 0 && setting_rows[setting].use == SETTING_OF_JOB) {
         int rc = check_setting((enum setting)setting, pair->value, field, err);
-        return rc < 0 ? rc : 0;
+        if (rc)
+            return rc;
+        return 0;
     }
     error_set(err, E_INVALID_ARGUMENT,
               setting < 0 ? "no setting is called '%.80s'" : "%.80s may not be set under training",
@@ -117,7 +119,7 @@ static int check_contradictions(const struct spec_input *in, struct error *err)
     enum setting setting;
     spec_settings(in, said);
     int rc = settings_refused(said, JUDGE_JOB, &setting, err);
-    if (rc == 0)
+    if (!rc)
         return 0;
     err->code = E_INVALID_ARGUMENT;
     error_field(err, "training.%s", setting_rows[setting].name);
@@ -131,7 +133,7 @@ int spec_check_training(const struct spec_input *in, struct error *err)
 {
     for (int i = 0; i < in->training_count && !in->stored; i++) {
         int rc = check_named_setting(&in->training[i], err);
-        if (rc < 0)
+        if (rc)
             return rc;
     }
     return in->stored ? 0 : check_contradictions(in, err);

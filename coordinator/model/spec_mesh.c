@@ -33,7 +33,7 @@ static int check_worlds(const struct spec_input *in, const struct spec *spec,
     for (int nodes = spec->nodes_max; nodes >= spec->nodes_min; nodes--) {
         int world = spec_world(spec, nodes);
         if (world % spec->mesh_fixed == 0 &&
-            settings_mesh(sizes, cut, world / spec->mesh_fixed, first.code ? NULL : &first) == 0)
+            !settings_mesh(sizes, cut, world / spec->mesh_fixed, first.code ? NULL : &first))
             return 0;
     }
     *err = first;

@@ -48,7 +48,7 @@ static int check_secret(const struct spec_input *in, const struct pair *pair, st
 int spec_check_secrets(const struct spec_input *in, struct error *err)
 {
     int rc = 0;
-    for (int i = 0; rc == 0 && i < in->secrets_count; i++)
+    for (int i = 0; !rc && i < in->secrets_count; i++)
         rc = check_secret(in, &in->secrets[i], err);
     return rc;
 }

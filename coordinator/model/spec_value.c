@@ -48,10 +48,10 @@ static int parse_size(const struct job_field *row, const char *text, int64_t *re
     uint64_t bytes;
     const char *dot = strrchr(row->key, '.');
     int rc = parse_bytes(text, &bytes, err);
-    if (rc == 0 && (bytes == 0 || bytes > (uint64_t)row->max))
+    if (!rc && (bytes == 0 || bytes > (uint64_t)row->max))
         rc = error_set(err, E_INVALID_ARGUMENT, "%s of '%s' is out of range",
                        dot ? dot + 1 : row->key, text);
-    if (rc < 0) {
+    if (rc) {
         error_field(err, "%s", row->key);
         error_hint(err, "%s", row->accepts);
         return E_INVALID_ARGUMENT;
@@ -63,7 +63,7 @@ static int parse_size(const struct job_field *row, const char *text, int64_t *re
 static int parse_time(const struct job_field *row, const char *text, int64_t *ret_ms,
                       struct error *err)
 {
-    if (parse_duration(text, ret_ms, err) == 0)
+    if (!parse_duration(text, ret_ms, err))
         return 0;
     error_field(err, "%s", row->key);
     error_hint(err, "%s", row->accepts);
@@ -84,9 +84,9 @@ static int parse_times(const struct job_field *row, const char *text, struct spe
     low[size] = 0;
     int rc = parse_time(row, low, &ret->low, err);
     ret->high = ret->low;
-    if (rc == 0 && end)
+    if (!rc && end)
         rc = parse_time(row, end + (dots ? 2 : 1), &ret->high, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     if (ret->low > ret->high || ret->high > row->max)
         return spec_refuse(err, row->key, "the shorter time first, a day at most", row->refusal);
@@ -105,7 +105,7 @@ static int parse_interval(const struct job_field *row, const char *text, struct 
     if (ok) {
         memcpy(number, text, size);
         number[size] = 0;
-        ok = parse_i64(number, 1, INT64_MAX, &value, NULL) == 0;
+        ok = !parse_i64(number, 1, INT64_MAX, &value, NULL);
     }
     return ok ? 0 : refuse_value(row, row->key, err);
 }
@@ -143,7 +143,7 @@ static int parse_priority(const struct job_field *row, const char *text, int64_t
     int choice = choice_index(row, text);
     if (choice >= 0)
         *ret = named[choice];
-    if (choice >= 0 || parse_i64(text, row->min, row->max, ret, NULL) == 0)
+    if (choice >= 0 || !parse_i64(text, row->min, row->max, ret, NULL))
         return 0;
     error_set(err, E_INVALID_ARGUMENT, "'%.80s' is not a priority", text);
     error_field(err, "%s", row->key);
@@ -283,10 +283,10 @@ int spec_values(const struct spec_input *in, struct spec_value ret[JOB_FIELDS_CO
 #define OF_SETTINGS(row, member, value) 0
 #define VALUE(id, member, shape, ...)                                                              \
     ret[JOB_FIELD_##id] = (struct spec_value){0};                                                  \
-    if (rc == 0)                                                                                   \
+    if (!rc)                                                                                       \
         rc = OF_##shape(&job_fields[JOB_FIELD_##id], member, &ret[JOB_FIELD_##id]);
     JOB_FIELDS(VALUE, VALUE)
-    if (rc == 0 && !in->has_restart)
+    if (!rc && !in->has_restart)
         ret[JOB_FIELD_RESTART_MAX].low = fallback_number(&job_fields[JOB_FIELD_RESTART_MAX]);
     return rc;
 }

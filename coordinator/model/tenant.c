@@ -38,7 +38,7 @@ struct tenant *tenant_add(struct cluster *cluster, const char *name)
     (void)str_copy(tenant->name, sizeof(tenant->name), name);
     tenant->weight = 1;
     tenant->use_at_ms = cluster->now_ms;
-    insist(strmap_set(&cluster->tenants, name, tenant, NULL) == 0);
+    insist(!strmap_set(&cluster->tenants, name, tenant, NULL));
     return tenant;
 }
 

@@ -47,8 +47,10 @@ static struct rehearsal_tenant *tenant_of(struct rehearsal *rehearsal, const cha
 static void add_job(struct rehearsal *rehearsal, const struct rehearsal_job *job,
                     struct sample *waits, struct sample *slowdowns, struct rehearsal_figures *ret)
 {
-    ret->refused += job->end == REHEARSAL_REFUSED;
-    ret->failed += job->end == REHEARSAL_FAILED;
+    if (job->end == REHEARSAL_REFUSED)
+        ret->refused++;
+    if (job->end == REHEARSAL_FAILED)
+        ret->failed++;
     ret->preemptions += job->preemptions;
     ret->resizes += job->resizes;
     if (job->end != REHEARSAL_DONE)

@@ -64,7 +64,7 @@ static void schedule_due(struct simulation *sim, int64_t at_ms, enum due_kind ki
     due->kind = kind;
     due->index = index;
     due->stamp = stamp;
-    insist(heap_push(&sim->queue, &due->node) == 0);
+    insist(!heap_push(&sim->queue, &due->node));
 }
 
 /* Jobs */
@@ -250,7 +250,7 @@ static void nodes_of(struct simulation *sim, const struct job *job, struct map *
                                      ? strmap_get(&sim->nodes_by_name, job->workers[i].node)
                                      : NULL;
         if (node)
-            insist(map_set(ret, (uint64_t)(node - sim->nodes), node, NULL) == 0);
+            insist(!map_set(ret, (uint64_t)(node - sim->nodes), node, NULL));
     }
 }
 
@@ -295,7 +295,7 @@ static void submit_job(struct simulation *sim, int index)
     struct event event = {.kind = EVENT_JOB_SUBMIT, .request = ++sim->request};
     event.job_submit.idempotency_key = "";
     event.job_submit.secret = secret;
-    if (spec_build(&input, &event.job_submit.spec, sim->err) < 0) {
+    if (spec_build(&input, &event.job_submit.spec, sim->err)) {
         sim->rc = error_wrap(sim->err, "job '%s'", mine->name);
         return;
     }
@@ -314,7 +314,7 @@ static void add_node(struct simulation *sim, int index)
     struct event event = {.kind = EVENT_NODE_REGISTER};
     insist(facts);
     (void)str_copy(sim->nodes[index].name, sizeof(sim->nodes[index].name), mine->name);
-    insist(strmap_set(&sim->nodes_by_name, mine->name, &sim->nodes[index], NULL) == 0);
+    insist(!strmap_set(&sim->nodes_by_name, mine->name, &sim->nodes[index], NULL));
     (void)str_copy(facts->name, sizeof(facts->name), mine->name);
     (void)str_copy(facts->address, sizeof(facts->address), mine->name);
     facts->incarnation = 1;
@@ -342,7 +342,7 @@ static void add_tenant(struct simulation *sim, const struct rehearsal_tenant *mi
                            .guaranteed_slots = mine->guaranteed_slots,
                            .limit_slots = mine->limit_slots};
     (void)str_copy(facts.name, sizeof(facts.name), mine->name);
-    if (sim->rc == 0 && cluster_set_tenant(sim->cluster, &facts, sim->err) < 0)
+    if (!sim->rc && cluster_set_tenant(sim->cluster, &facts, sim->err))
         sim->rc = error_wrap(sim->err, "tenant '%s'", mine->name);
 }
 
@@ -368,7 +368,7 @@ static void sim_init(struct simulation *sim)
     qsort(input->jobs, (size_t)input->jobs_count, sizeof(*input->jobs), by_submission);
     for (int i = 0; i < input->tenants_count; i++)
         add_tenant(sim, &input->tenants[i]);
-    for (int i = 0; i < input->nodes_count && sim->rc == 0; i++)
+    for (int i = 0; i < input->nodes_count && !sim->rc; i++)
         add_node(sim, i);
     for (int i = 0; i < input->jobs_count; i++)
         schedule_due(sim, BEGIN_MS + input->jobs[i].submit_ms, DUE_SUBMIT, i, 0);
@@ -415,7 +415,7 @@ static bool advance(struct simulation *sim)
 static void run_until_done(struct simulation *sim)
 {
     const struct rehearsal *input = sim->input;
-    while (sim->rc == 0 && sim->ended < input->jobs_count && advance(sim)) {
+    while (!sim->rc && sim->ended < input->jobs_count && advance(sim)) {
         if (sim->events > REHEARSAL_EVENTS_MAX)
             sim->rc = error_set(sim->err, E_RESOURCE_EXHAUSTED, "more than %d events",
                                 REHEARSAL_EVENTS_MAX);
@@ -452,11 +452,11 @@ static int check_time(const char *what, int64_t ms, struct error *err)
 static int check_times(const struct rehearsal *rehearsal, struct error *err)
 {
     int rc = check_time("start", rehearsal->start_ms, err);
-    for (int i = 0; i < rehearsal->jobs_count && rc == 0; i++) {
+    for (int i = 0; i < rehearsal->jobs_count && !rc; i++) {
         const struct rehearsal_job *job = &rehearsal->jobs[i];
-        if (check_time("its submission", job->submit_ms, err) < 0 ||
-            check_time("its duration", job->duration_ms, err) < 0 ||
-            check_time("its max_runtime", job->max_runtime_ms, err) < 0)
+        if (check_time("its submission", job->submit_ms, err) ||
+            check_time("its duration", job->duration_ms, err) ||
+            check_time("its max_runtime", job->max_runtime_ms, err))
             rc = error_wrap(err, "job '%s'", job->name);
     }
     return rc;
@@ -468,11 +468,11 @@ int rehearsal_run(struct rehearsal *rehearsal, struct rehearsal_figures *ret, st
     if (rehearsal->nodes_count > REHEARSAL_NODES_MAX || rehearsal->jobs_count > REHEARSAL_JOBS_MAX)
         return error_set(err, E_RESOURCE_EXHAUSTED, "more than %d nodes or %d jobs",
                          REHEARSAL_NODES_MAX, REHEARSAL_JOBS_MAX);
-    if (check_times(rehearsal, err) < 0)
+    if (check_times(rehearsal, err))
         return E_INVALID_ARGUMENT;
     sim_init(&sim);
     run_until_done(&sim);
-    if (sim.rc == 0)
+    if (!sim.rc)
         figures_compute(rehearsal, sim.busy_slot_ms, ret);
     sim_fini(&sim);
     return sim.rc;

@@ -25,7 +25,7 @@ void blockers_ahead(const struct job *job, const struct ahead *ahead, struct rea
         const struct job *other = ahead->named[i];
         if (str_printf(names + used, sizeof(names) - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        reason_name_job(other, other->id, id),
-                       reason_name_job(other, other->spec->name, name), other->spec->priority) < 0)
+                       reason_name_job(other, other->spec->name, name), other->spec->priority))
             break;
         used = strlen(names);
     }
@@ -69,7 +69,7 @@ static bool explain_holders(const struct pass *pass, const struct job *job, stru
         if (str_printf(names + used, sizeof(names) - used, "%s%s (%s, priority %d)", i ? ", " : "",
                        reason_name_job(found[i], found[i]->id, id),
                        reason_name_job(found[i], found[i]->spec->name, name),
-                       found[i]->spec->priority) < 0)
+                       found[i]->spec->priority))
             break;
         used = strlen(names);
     }
@@ -89,7 +89,8 @@ static bool explain_health(const struct pass *pass, struct reason *ret)
         bool well = node->state == NODE_READY;
         if (!well && !first)
             first = node;
-        count += !well;
+        if (!well)
+            count++;
     }
     if (count == 0)
         return false;

@@ -27,8 +27,10 @@ static void dry_run_init(struct dry_run *dry_run, const struct pass *like, int c
         pass_init(&dry_run->pass, like->view.cluster, like->view.now_ms);
     insist(dry_run->pass.view.count == like->view.count);
     for (const struct job *job = cluster_first_begun_job(like->view.cluster); job;
-         job = cluster_next_begun_job(like->view.cluster, job))
-        active += job->state == JOB_PREEMPTING;
+         job = cluster_next_begun_job(like->view.cluster, job)) {
+        if (job->state == JOB_PREEMPTING)
+            active++;
+    }
     active += (size_t)(like->evictions_count + count);
     dry_run->copies = calloc(active + 1, sizeof(*dry_run->copies));
     dry_run->returns = calloc(active + 1, sizeof(*dry_run->returns));
@@ -72,7 +74,7 @@ static void end_gang(struct dry_run *dry_run, const struct job *job, bool return
     dry_run->missing += returns;
     for (int i = 0; i < job->workers_count; i++)
         release_worker(dry_run, job, &job->workers[i]);
-    insist(map_set(&dry_run->ended, job->sequence, (struct job *)(uintptr_t)job, NULL) == 0);
+    insist(!map_set(&dry_run->ended, job->sequence, (struct job *)(uintptr_t)job, NULL));
     struct job *copy = &dry_run->copies[dry_run->copies_count];
     copy_waiting(job, copy);
     dry_run->returns[dry_run->copies_count++] = returns;

@@ -82,15 +82,18 @@ static void count_node(const struct view_node *at, const struct request *request
     if (!at->open)
         return;
     census->open++;
-    census->short_cpus += at->cpus_milli_free < cpus_milli_of(request->spec);
-    census->short_memory += at->memory_bytes_free < memory_bytes_of(request->spec);
+    if (at->cpus_milli_free < cpus_milli_of(request->spec))
+        census->short_cpus++;
+    if (at->memory_bytes_free < memory_bytes_of(request->spec))
+        census->short_memory++;
     if (!node_fits_now(at, request->spec, NULL) || node_is_avoided(at, request))
         return;
     census->fitting++;
     bool held = at->held_for && at->held_for != request->sequence;
     if (held && !census->held_for)
         census->held_for = at->held_for;
-    census->free += !held;
+    if (!held)
+        census->free++;
 }
 
 static void take_census(struct view *view, const struct request *request, struct census *ret)
@@ -121,7 +124,7 @@ static void name_holders(const struct view *view, const struct request *request,
         for (struct map_entry *e = map_first(&node->jobs); e && seen.count <= NAMED_MAX;
              e = map_next(e))
             if (!view_is_absent(view, e->value))
-                insist(map_set(&seen, e->key, e->value, NULL) == 0);
+                insist(!map_set(&seen, e->key, e->value, NULL));
     }
     int named = 0;
     char name[REASON_NAME_MAX];

@@ -38,7 +38,8 @@ void fit_update(struct fit *fit, int index)
     fit->candidate[index] = now;
     fit->whole -= fit->sizes[group] >= least;
     fit->sizes[group] += now ? 1 : -1;
-    fit->whole += fit->sizes[group] >= least;
+    if (fit->sizes[group] >= least)
+        fit->whole++;
 }
 
 bool fit_holds(const struct fit *fit)

@@ -20,7 +20,7 @@ static int number_values(struct view *view, const char *label, size_t offset)
         uintptr_t number = value ? (uintptr_t)strmap_get(&values, value) : 0;
         if (value && number == 0) {
             number = (uintptr_t)count++;
-            insist(strmap_set(&values, value, (void *)number, NULL) == 0);
+            insist(!strmap_set(&values, value, (void *)number, NULL));
         }
         *(int *)((char *)&view->nodes[i] + offset) = (int)number;
     }

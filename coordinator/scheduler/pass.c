@@ -36,8 +36,10 @@ struct job *pass_next(struct pass *pass)
 bool pass_goes_on(struct pass *pass)
 {
     bool left = pass->view.available > 0;
-    pass->refused += pass->tries + pass->nominated_count > 0;
-    pass->examined_full += !left;
+    if (pass->tries + pass->nominated_count > 0)
+        pass->refused++;
+    if (!left)
+        pass->examined_full++;
     return pass->refused <= PASS_DEPTH_MAX &&
            (left || pass->examined_full <= PASS_TRIES_MAX + pass->nominated_count);
 }
@@ -124,7 +126,8 @@ void pass_try(struct pass *pass, const struct job *job, struct verdict *ret)
     int64_t at_ms = scheduler_reserve(&pass->view, &pass->parts, job, &request);
     if (at_ms > 0)
         pass->reserved[pass->reserved_count++] = job;
-    pass->reservations += at_ms > 0;
+    if (at_ms > 0)
+        pass->reservations++;
     ret->starts_at_ms = at_ms == INT64_MAX ? 0 : at_ms;
 }
 

@@ -91,7 +91,8 @@ static void try_job(struct planning *planning, const struct job *job)
     planning->beyond |= !pass_goes_on(&planning->pass);
     pass_try(&planning->pass, job, &verdict);
     planning->found |= job == planning->job;
-    planning->refused += !verdict.placed;
+    if (!verdict.placed)
+        planning->refused++;
     if (!verdict.placed)
         count_ahead(planning, job);
     if (job == planning->job) {
@@ -179,7 +180,7 @@ static int apply_changes(struct planning *planning, struct pass *pass, struct al
                          struct forecast *forecast, struct error *err)
 {
     int rc = what_if_apply(pass, planning->what_if, altered, forecast, err);
-    if (rc < 0 || !planning->job)
+    if (rc || !planning->job)
         return rc;
     if (planning->job->tenant == &planning->unknown_tenant)
         queue_add_tenant(&pass->queue, &planning->unknown_tenant);
@@ -212,10 +213,10 @@ static int make_forecast(struct planning *planning, struct error *err)
     if (what_if->job || what_if->spec)
         init_hypothetical(planning);
     int rc = apply_changes(planning, &planning->pass, &planning->altered, planning->ret, err);
-    if (rc == 0 && what_if->spec)
+    if (!rc && what_if->spec)
         rc = scheduler_possible_with(planning->pass.view.cluster, what_if->spec,
                                      planning->altered.added, planning->altered.added_count, err);
-    if (rc == 0)
+    if (!rc)
         run_pass(planning);
     return rc;
 }
@@ -232,7 +233,7 @@ int scheduler_plan(const struct cluster *cluster, const struct what_if *what_if,
     planning->pass.init_dry_run = init_dry_run;
     planning->pass.init_dry_run_arg = planning;
     int rc = make_forecast(planning, err);
-    if (rc == 0)
+    if (!rc)
         *ret = *forecast;
     pass_fini(&planning->pass);
     altered_fini(&planning->altered);

@@ -30,7 +30,8 @@ static bool enough_fit(const struct cluster *cluster, const struct spec *spec)
     int fitting = 0;
     for (const struct node *node = cluster_first_node(cluster); node && !spec->topology[0];
          node = cluster_next_node(cluster, node)) {
-        fitting += !node_unmet_constraint(node, spec) && node_large_enough(node, spec);
+        if (!node_unmet_constraint(node, spec) && node_large_enough(node, spec))
+            fitting++;
         if (fitting >= spec->nodes_min)
             return true;
     }
@@ -69,7 +70,7 @@ int scheduler_possible_with(const struct cluster *cluster, const struct spec *sp
                             struct node *const *more, int count, struct error *err)
 {
     struct view view;
-    if (check_limit(cluster, spec, err) < 0)
+    if (check_limit(cluster, spec, err))
         return E_FAILED_PRECONDITION;
     if (enough_fit(cluster, spec))
         return 0;

@@ -398,6 +398,7 @@ int preempt_try(struct pass *pass, const struct job *job)
     plan_fini(&plan);
     if (!found && before == 0)
         (void)defrag_plan(pass, job);
-    pass->tries += !found;
+    if (!found)
+        pass->tries++;
     return pass->evictions_count - before;
 }

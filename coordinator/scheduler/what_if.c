@@ -108,16 +108,18 @@ static void find_remains(const struct cluster *cluster, const struct what_if *wh
         if (is_drained(what_if, worker->node)) {
             ret->drained = cluster_node(cluster, worker->node);
         } else {
-            ret->nodes += group->places[rank].node_rank > last;
+            if (group->places[rank].node_rank > last)
+                ret->nodes++;
             ret->survivor |= group_rank_of(&job->current, worker->uid) >= 0;
         }
         if (group->places[rank].node_rank > last)
             last = group->places[rank].node_rank;
     }
-    for (int i = 0; i < job->workers_count; i++)
-        ret->spares += job->workers[i].spare && job->workers[i].local_rank == 0 &&
-                       job->workers[i].state != WORKER_EXITED &&
-                       !is_drained(what_if, job->workers[i].node);
+    for (int i = 0; i < job->workers_count; i++) {
+        if (job->workers[i].spare && job->workers[i].local_rank == 0 &&
+            job->workers[i].state != WORKER_EXITED && !is_drained(what_if, job->workers[i].node))
+            ret->spares++;
+    }
 }
 
 static void release_drained(struct pass *pass, const struct what_if *what_if, const struct job *job)
@@ -163,7 +165,7 @@ static void displace_job(struct pass *pass, struct altered *altered, const struc
     else
         altered->displaced = displaced;
     altered->last = displaced;
-    insist(map_set(&altered->by_sequence, job->sequence, displaced, NULL) == 0);
+    insist(!map_set(&altered->by_sequence, job->sequence, displaced, NULL));
     queue_add(&pass->queue, &displaced->copy);
 }
 
@@ -215,7 +217,7 @@ int what_if_apply(struct pass *pass, const struct what_if *what_if, struct alter
                   struct forecast *ret, struct error *err)
 {
     int rc = apply_added(pass, what_if, altered, err);
-    if (rc < 0)
+    if (rc)
         return rc;
     apply_gone(pass, what_if, altered);
     apply_drained(pass, what_if, altered, ret);
