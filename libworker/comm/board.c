@@ -87,7 +87,7 @@ static int wait_slowly(struct wk_comm *comm, word_of *word)
     struct wait wait;
     int rc = 0;
     wait_begin(comm, &wait);
-    while (rc == 0 && !all_here(comm, word))
+    while (!rc && !all_here(comm, word))
         rc = wait_more(comm, &wait);
     wait_moved(comm, &wait);
     wait_end(comm, &wait);
@@ -122,10 +122,10 @@ static void expect_to_post(struct wk_comm *comm)
 int board_gather(struct wk_comm *comm)
 {
     int rc = await_all(comm, post_word);
-    comm->arrived = rc == 0;
-    if (rc == 0)
+    comm->arrived = !rc;
+    if (!rc)
         expect_to_post(comm);
-    for (int i = 0; rc == 0 && i < comm->locals; i++) {
+    for (int i = 0; !rc && i < comm->locals; i++) {
         int p = comm->local_ranks[i];
         struct header theirs;
         if (p == comm->rank)

@@ -80,7 +80,7 @@ static int find_rank_0(const struct comm_bootstrap_options *options, int port,
     struct endpoint endpoint = {.name = ""};
     snprintf(endpoint.host, sizeof(endpoint.host), "%s", options->master_addr);
     snprintf(endpoint.port, sizeof(endpoint.port), "%u", (unsigned)port & 0xffff);
-    if (endpoint_dial(&endpoint, false, &call.fd) != 0)
+    if (endpoint_dial(&endpoint, false, &call.fd))
         return -1;
     if (wait_ready(&call, POLLOUT) &&
         getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0) {

@@ -26,7 +26,7 @@ void bootstrap_rival_dial(struct bootstrap_rivals *rivals,
     snprintf(endpoint.host, sizeof(endpoint.host), "%s", options->master_addr);
     snprintf(endpoint.port, sizeof(endpoint.port), "%u", (unsigned)port & 0xffff);
     rival.since_ms = comm_now_us() / 1000;
-    if (rivals->count < BOOTSTRAP_PORTS && endpoint_dial(&endpoint, false, &rival.fd) == 0)
+    if (rivals->count < BOOTSTRAP_PORTS && !endpoint_dial(&endpoint, false, &rival.fd))
         rivals->list[rivals->count++] = rival;
 }
 
@@ -43,7 +43,7 @@ static int inform_rival(const struct bootstrap_rival *rival,
                         const struct comm_bootstrap_options *options, struct error *err)
 {
     struct bootstrap_entry entry;
-    if (bootstrap_enter(&entry, options, &rival->greeting, err) == 0)
+    if (!bootstrap_enter(&entry, options, &rival->greeting, err))
         (void)!send(rival->fd, &entry, sizeof(entry), MSG_NOSIGNAL | MSG_DONTWAIT);
     return bootstrap_refuse_rival(options, err);
 }
@@ -71,7 +71,7 @@ int bootstrap_rivals_read(struct bootstrap_rivals *rivals,
 {
     int rc = 0;
     *ret_waiting = false;
-    for (int i = 0; i < rivals->count && rc == 0; i++) {
+    for (int i = 0; i < rivals->count && !rc; i++) {
         if (rivals->list[i].fd >= 0)
             rc = look_at_rival(&rivals->list[i], options, err);
         *ret_waiting |= rivals->list[i].fd >= 0 &&

@@ -313,9 +313,9 @@ static int listen_near(struct server *server, int *ret_fd, struct error *err)
         server->port = options->master_port + i;
         int rc = endpoint_listen_tcp(options->master_addr, server->port, ret_fd, err);
         if (rc != WK_EUNAVAILABLE) {
-            if (rc == 0)
+            if (!rc)
                 error_clear(err);
-            if (rc == 0 && i > 0)
+            if (!rc && i > 0)
                 remark_taken(server, &first);
             return rc;
         }
@@ -342,15 +342,15 @@ int bootstrap_serve(const struct comm_bootstrap_options *options, struct comm_ta
     server->options = options;
     bootstrap_greet(&greeting, options);
     int rc = bootstrap_enter(&own, options, &greeting, err);
-    if (rc == 0 && options->world > 1)
+    if (!rc && options->world > 1)
         rc = listen_near(server, &listen_fd, err);
-    if (rc == 0)
+    if (!rc)
         rc = collect_entries(server, listen_fd, err);
     if (rc == WK_EINVAL)
         send_refusal(server, err);
-    if (rc == 0)
+    if (!rc)
         rc = draw_secret(server, &table, err);
-    if (rc == 0) {
+    if (!rc) {
         fill_rows(server, &own);
         send_table(server, &table);
         rc = bootstrap_table_copy(ret, &table, server->rows, err);

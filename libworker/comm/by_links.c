@@ -89,7 +89,7 @@ static int all_reduce_sliced(struct wk_comm *comm, const struct request *rq, str
     size_t largest = slice_of(rq->count, comm->world, 0).count;
     size_t most = parts ? PART_BYTES / 2 / wk_dtype_bytes(rq->dtype) : largest;
     int rc = all_reduce_part(comm, rq, tally, (struct slice){0, most});
-    for (size_t at = most; rc == 0 && at < largest; at += most) {
+    for (size_t at = most; !rc && at < largest; at += most) {
         plan_clear(comm);
         rc = all_reduce_part(comm, rq, tally, (struct slice){at, most});
     }
@@ -303,7 +303,7 @@ static int exchange_tallies(struct wk_comm *comm, const struct request *rq,
     operation_header(comm, &exchange);
     plan_begin(comm);
     int rc = all_gather(comm, &exchange, exchange.count);
-    if (rc == 0)
+    if (!rc)
         request_store_tally(rq, shares, comm->world);
     return rc;
 }
@@ -318,7 +318,7 @@ static int run_reduction(struct wk_comm *comm, const struct request *rq)
         rc = all_reduce_direct(comm, rq);
     else
         rc = all_reduce_sliced(comm, rq, &tally);
-    return rc == 0 && request_tallies(rq) ? exchange_tallies(comm, rq, &tally) : rc;
+    return !rc && request_tallies(rq) ? exchange_tallies(comm, rq, &tally) : rc;
 }
 
 int by_links_run(struct wk_comm *comm, const struct request *rq)

@@ -81,9 +81,9 @@ int request_check(struct wk_comm *comm, const struct request *rq)
         return comm_argument_error(comm, WK_EINVAL, "%zu elements, but no buffer", rq->count);
     if (rq->finishes)
         rc = check_finish(comm, rq);
-    if (rc == 0 && request_sends(rq))
+    if (!rc && request_sends(rq))
         rc = check_peer(comm, rq->to);
-    if (rc == 0 && request_receives(rq))
+    if (!rc && request_receives(rq))
         rc = check_peer(comm, rq->from);
     return rc;
 }
@@ -94,7 +94,9 @@ static int check_and_submit(struct wk_comm *comm, struct request *request,
     if (!comm)
         return comm_missing();
     int rc = request_check(comm, request);
-    return rc != 0 ? rc : work_submit(comm, request, ret_work);
+    if (rc)
+        return rc;
+    return work_submit(comm, request, ret_work);
 }
 
 static struct request request_of(enum kind kind, const struct wk_buffers *buffers)

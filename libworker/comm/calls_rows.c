@@ -62,9 +62,11 @@ static int submit_rows(struct wk_comm *comm, struct request *request, struct wk_
     if (!comm)
         return comm_missing();
     int rc = request_check(comm, request);
-    if (rc == 0)
+    if (!rc)
         rc = keep_arrays(comm, request);
-    return rc != 0 ? rc : work_submit(comm, request, ret_work);
+    if (rc)
+        return rc;
+    return work_submit(comm, request, ret_work);
 }
 
 int wk_all_to_all_v(struct wk_comm *comm, const struct wk_rows *rows, struct wk_work **ret_work)

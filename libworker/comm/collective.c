@@ -60,11 +60,11 @@ static int run_by_placement(struct wk_comm *comm, const struct request *rq)
 int collective_run(struct wk_comm *comm, const struct request *rq)
 {
     int rc = wait_handle_messages(comm);
-    if (rc != 0)
+    if (rc)
         return rc;
     rc = run_by_placement(comm, rq);
     status_end(comm);
-    if (rc != 0 && comm->has_segment)
+    if (rc && comm->has_segment)
         atomic_store(&comm->segment.head->done.quiet, 1);
     return rc;
 }

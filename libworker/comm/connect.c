@@ -51,7 +51,7 @@ static int create_own(struct wk_comm *comm, struct meeting *meeting, struct erro
     if (!company)
         return 0;
     int rc = segment_new(&comm->segment, comm->world, err);
-    comm->has_segment = rc == 0;
+    comm->has_segment = !rc;
     meeting->own = (struct segment_handles){comm->segment.memory_fd, comm->bell_fd,
                                             (int)syscall(SYS_pidfd_open, getpid(), 0)};
     return rc;
@@ -78,11 +78,11 @@ static int make_link(struct wk_comm *comm, struct meeting *meeting, int p, struc
         rc = link_shm_new(&options, &peer->link, err);
         close_if_open(peer->handles.memory_fd);
         peer->handles.memory_fd = -1;
-        if (rc == 0)
+        if (!rc)
             peer->head = link_shm_head(peer->link);
     }
-    int watched = rc == 0 ? wait_watch(comm, p) : 0;
-    for (int i = 0; rc == 0 && watched == 0 && i < connections; i++)
+    int watched = rc ? 0 : wait_watch(comm, p);
+    for (int i = 0; !rc && watched == 0 && i < connections; i++)
         watched = wait_watch_data(comm, p, found.data_fds[i]);
     if (watched != 0)
         rc = error_set(err, WK_ENOMEM, "cannot watch the sockets of rank %d", p);
@@ -114,7 +114,7 @@ static int find_placement(struct wk_comm *comm, struct comm_options *options, st
         if (!options->hosts || options->hosts[p] == options->hosts[comm->rank])
             comm->local_ranks[comm->locals++] = p;
     }
-    if (comm->world > 1 && endpoint_parse(options->endpoints[comm->rank], &own, NULL) == 0)
+    if (comm->world > 1 && !endpoint_parse(options->endpoints[comm->rank], &own, NULL))
         snprintf(comm->bind_host, sizeof(comm->bind_host), "%s", own.host);
     enum placement placement = placement_of(comm);
     comm->ways = ways_measured(placement, comm->world);
@@ -129,15 +129,15 @@ static int connect_all(struct wk_comm *comm, struct comm_listener *listener,
 {
     struct meeting meeting;
     int rc = meeting_init(&meeting, listener, options, err);
-    if (rc == 0)
+    if (!rc)
         rc = create_own(comm, &meeting, err);
-    for (int p = 0; rc == 0 && p < comm->rank; p++)
+    for (int p = 0; !rc && p < comm->rank; p++)
         rc = meeting_dial(&meeting, p, err);
-    if (rc == 0)
+    if (!rc)
         rc = meeting_accept(&meeting, err);
-    if (rc == 0)
+    if (!rc)
         rc = meeting_settle(&meeting, err);
-    for (int p = 0; rc == 0 && p < comm->world; p++)
+    for (int p = 0; !rc && p < comm->world; p++)
         rc = p == comm->rank ? wait_watch(comm, p) : make_link(comm, &meeting, p, err);
     close_if_open(meeting.own.process_fd);
     meeting_fini(&meeting);
@@ -148,7 +148,7 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
                  struct wk_comm **ret, struct error *err)
 {
     int rc = check_options(listener, options, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct comm_options effective = *options;
     if (effective.connect_timeout_ms <= 0)
@@ -158,9 +158,9 @@ int comm_connect(struct comm_listener *listener, const struct comm_options *opti
         return error_set(err, WK_ENOMEM, "no memory for a communicator of %d ranks",
                          options->world);
     rc = find_placement(comm, &effective, err);
-    if (rc == 0 && comm->world > 1)
+    if (!rc && comm->world > 1)
         rc = connect_all(comm, listener, &effective, err);
-    if (rc != 0) {
+    if (rc) {
         comm_release(comm);
         return rc;
     }

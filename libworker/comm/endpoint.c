@@ -101,7 +101,7 @@ int endpoint_listen_tcp(const char *host, int port, int *ret_fd, struct error *e
     snprintf(service, sizeof(service), "%d", port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
     int rc = getaddrinfo(host, service, &hints, &found);
-    if (rc != 0)
+    if (rc)
         return error_set(err, WK_EINVAL, "cannot listen on %s: %s", host, gai_strerror(rc));
     int on = 1;
     int fd = socket(found->ai_family, SOCKET_FLAGS, 0);
@@ -166,11 +166,11 @@ int comm_listen(const char *bind_host, struct comm_listener **ret, struct error 
         return error_set(err, WK_ENOMEM, "no memory for a listener");
     listener->tcp_fd = listener->unix_fd = -1;
     int rc = endpoint_listen_tcp(bind_host, 0, &listener->tcp_fd, err);
-    if (rc == 0)
+    if (!rc)
         rc = listen_unix(name, sizeof(name), &listener->unix_fd, err);
-    if (rc == 0)
+    if (!rc)
         rc = name_listener(listener, name, err);
-    if (rc != 0) {
+    if (rc) {
         comm_listener_close(listener);
         return rc;
     }

@@ -98,7 +98,7 @@ static int connect_members(struct forming *forming, struct comm_listener *listen
     derive_secret(parent, members[0].color, options.secret);
     int rc = comm_connect(listener, &options, ret, &err);
     report_connecting(forming, &(struct wk_comm_status){0});
-    if (rc != 0)
+    if (rc)
         return comm_fail(parent, rc, -1, "%s: a group did not connect: %s", parent->name, err.text);
     return 0;
 }
@@ -152,7 +152,7 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
     if (!seats)
         return comm_argument_error(comm, WK_ENOMEM, "no memory for a group");
     int rc = comm->world > 1 ? comm_listen(comm->bind_host, &listener, &err) : 0;
-    if (rc != 0) {
+    if (rc) {
         free(seats);
         return comm_fail(comm, rc, -1, "%s: rank %d cannot listen for a group: %s", comm->name,
                          comm->rank, err.text);
@@ -163,20 +163,20 @@ int wk_comm_split(struct wk_comm *comm, const struct wk_split *split, struct wk_
         snprintf(own->endpoint, sizeof(own->endpoint), "%s", comm_listener_endpoint(listener));
     rc = wk_all_gather(comm, own, seats, sizeof(*own), WK_U8, NULL);
     comm->splits++;
-    if (rc == 0 && split->color >= 0) {
+    if (!rc && split->color >= 0) {
         int n = members_of(comm, seats, split->color);
         struct forming forming = {comm, seats, split->name};
         rc = connect_members(&forming, listener, n, &group);
-        if (rc == 0)
+        if (!rc)
             rc = attach_group(comm, group, seats, split->name);
-        if (rc != 0) {
+        if (rc) {
             wk_comm_close(group);
             group = NULL;
         }
     }
     comm_listener_close(listener);
     free(seats);
-    if (rc == 0)
+    if (!rc)
         *ret_group = group;
     return rc;
 }

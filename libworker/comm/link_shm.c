@@ -141,7 +141,7 @@ int link_shm_new(const struct link_shm_options *options, struct link **ret, stru
     shm->own = options->own;
     shm->bell_fd = options->handles.bell_fd;
     int rc = segment_attach(&shm->theirs, options->handles.memory_fd, options->world, err);
-    if (rc != 0)
+    if (rc)
         goto out;
     shm->ring_bytes = shm->own->ring_bytes;
     shm->out_ends = &shm->theirs.head->rings[options->rank];

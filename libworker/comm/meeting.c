@@ -151,7 +151,7 @@ int meeting_await(struct meeting *meeting, int fd, short events, struct error *e
             return error_set(err, WK_ETIMEOUT, "no answer in %d ms",
                              meeting->options->connect_timeout_ms);
         int rc = poll_ranks(meeting, &watched, left_ms < CHECK_MS ? (int)left_ms : CHECK_MS, err);
-        if (rc != 0 || watched.revents != 0)
+        if (rc || watched.revents != 0)
             return rc;
     }
 }
@@ -179,7 +179,7 @@ int meeting_send(struct meeting *meeting, int fd, const void *data, size_t bytes
         if (n >= 0)
             at += (size_t)n;
         int rc = n < 0 ? meeting_await(meeting, fd, POLLOUT, err) : 0;
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -195,7 +195,7 @@ int meeting_recv(struct meeting *meeting, int fd, void *data, size_t bytes, stru
         if (n > 0)
             at += (size_t)n;
         int rc = n < 0 ? meeting_await(meeting, fd, POLLIN, err) : 0;
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -212,7 +212,7 @@ static int send_handles(struct meeting *meeting, int fd, struct error *err)
         int rc = is_transient() ? meeting_await(meeting, fd, POLLOUT, err)
                                 : error_set(err, gone ? WK_EIO : WK_ENOMEM,
                                             "cannot hand over memory: %s", strerror(errno));
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     return 0;
@@ -227,7 +227,7 @@ static int recv_handles(struct meeting *meeting, int fd, struct segment_handles 
     while ((got = rights_recv(fd, &byte, 1, handles, HANDLES)) != 1) {
         int rc = got < 0 && is_transient() ? meeting_await(meeting, fd, POLLIN, err)
                                            : error_set(err, WK_EIO, "no memory was handed over");
-        if (rc != 0)
+        if (rc)
             return rc;
     }
     *ret = (struct segment_handles){handles[0], handles[1], handles[2]};
@@ -240,7 +240,7 @@ int meeting_exchange_handles(struct meeting *meeting, int peer, struct error *er
 {
     struct met *met = &meeting->met[peer];
     int rc = send_handles(meeting, met->control_fd, err);
-    if (rc == 0)
+    if (!rc)
         rc = recv_handles(meeting, met->control_fd, &met->handles, err);
     if (rc == WK_EIO)
         return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting", peer);
@@ -252,14 +252,14 @@ int meeting_settle(struct meeting *meeting, struct error *err)
     char byte = 1;
     int rc = 0, p, world = meeting->options->world, rank = meeting->options->rank;
     meeting->settling = true;
-    for (p = 0; rc == 0 && p < world; p++)
+    for (p = 0; !rc && p < world; p++)
         if (p != rank)
             rc = meeting_send(meeting, meeting->met[p].control_fd, &byte, 1, err);
-    for (p = 0; rc == 0 && p < world; p++) {
+    for (p = 0; !rc && p < world; p++) {
         if (p == rank)
             continue;
         rc = meeting_recv(meeting, meeting->met[p].control_fd, &byte, 1, err);
-        meeting->met[p].settled = rc == 0;
+        meeting->met[p].settled = !rc;
     }
     if (rc == WK_EIO)
         return error_set(err, WK_EPEER, "rank %d went away while ranks were connecting", p - 1);

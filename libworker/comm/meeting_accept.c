@@ -176,12 +176,12 @@ int meeting_accept(struct meeting *meeting, struct error *err)
     struct door door = {.meeting = meeting};
     char names[NAMES_MAX * 16 + 32];
     int rc = 0;
-    while (rc == 0 && missing_ranks(meeting, names, sizeof(names)) > 0) {
+    while (!rc && missing_ranks(meeting, names, sizeof(names)) > 0) {
         rc = wait_for_strangers(&door, err);
         door.starved = false;
         accept_strangers(&door, meeting->listener->unix_fd, true);
         accept_strangers(&door, meeting->listener->tcp_fd, false);
-        for (int i = 0; rc == 0 && i < door.count;) {
+        for (int i = 0; !rc && i < door.count;) {
             if (read_hello(&door, &door.strangers[i], &rc, err))
                 door.strangers[i] = door.strangers[--door.count];
             else

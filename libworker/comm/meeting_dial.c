@@ -15,15 +15,15 @@ static int exchange_hello(struct meeting *meeting, int fd, struct hello *hello, 
     struct challenge challenge;
     struct welcome welcome;
     int rc = meeting_recv(meeting, fd, &challenge, sizeof(challenge), err);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (!challenge_valid(&challenge))
         return error_set(err, WK_EUNAVAILABLE, "it does not speak this protocol");
     hello_make(hello, &meeting->self, &challenge);
     rc = meeting_send(meeting, fd, hello, sizeof(*hello), err);
-    if (rc == 0)
+    if (!rc)
         rc = meeting_recv(meeting, fd, &welcome, sizeof(welcome), err);
-    if (rc != 0)
+    if (rc)
         return rc;
     switch (welcome_check(&welcome, &meeting->self, hello)) {
     case HANDSHAKE_WELCOME:
@@ -52,11 +52,11 @@ static int dial_once(struct meeting *meeting, const struct endpoint *endpoint, s
     if (error != 0)
         return error_set(err, WK_EIO, "%s", strerror(error));
     int rc = meeting_await(meeting, fd, POLLOUT, err);
-    if (rc == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0)
+    if (!rc && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0)
         rc = error_set(err, WK_EIO, "%s", strerror(error));
-    if (rc == 0)
+    if (!rc)
         rc = exchange_hello(meeting, fd, hello, err);
-    if (rc != 0) {
+    if (rc) {
         close(fd);
         return rc;
     }
@@ -71,7 +71,7 @@ static int dial_channel(struct meeting *meeting, int peer, uint16_t channel, int
     struct error last = {.code = 0};
     struct endpoint endpoint;
     int rc = endpoint_parse(text, &endpoint, err);
-    if (rc != 0)
+    if (rc)
         return rc;
     for (;;) {
         struct hello hello = {.to = peer, .channel = channel};
@@ -80,14 +80,14 @@ static int dial_channel(struct meeting *meeting, int peer, uint16_t channel, int
         rc = dial_once(meeting, &endpoint, &hello, ret_fd, &last);
         if (rc == WK_EIO)
             rc = meeting_pause(meeting, RETRY_MS, err);
-        else if (rc != 0)
+        else if (rc)
             return error_set(err, rc, "rank %d at %s: %s", peer, text, last.text);
         else
             return 0;
         if (rc == WK_ETIMEOUT)
             return error_set(err, rc, "rank %d at %s did not connect in %d ms: %s", peer, text,
                              meeting->options->connect_timeout_ms, last.text);
-        if (rc != 0)
+        if (rc)
             return rc;
     }
 }
@@ -96,9 +96,9 @@ int meeting_dial(struct meeting *meeting, int peer, struct error *err)
 {
     struct met *met = &meeting->met[peer];
     int rc = dial_channel(meeting, peer, CHANNEL_CONTROL, &met->control_fd, err);
-    if (rc == 0 && meeting_same_host(meeting, peer))
+    if (!rc && meeting_same_host(meeting, peer))
         return meeting_exchange_handles(meeting, peer, err);
-    for (int i = 0; rc == 0 && i < met->connections; i++)
+    for (int i = 0; !rc && i < met->connections; i++)
         rc = dial_channel(meeting, peer, (uint16_t)(CHANNEL_DATA + i), &met->data_fds[i], err);
     return rc;
 }

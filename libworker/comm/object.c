@@ -12,14 +12,14 @@ int wk_broadcast_object(struct wk_comm *comm, struct wk_bytes *object, int root)
     bool own = comm->rank == root;
     int64_t bytes = own ? (int64_t)object->bytes : 0;
     int rc = wk_broadcast(comm, &bytes, 1, WK_I64, root, NULL);
-    if (rc != 0)
+    if (rc)
         return rc;
     void *data = own ? object->data : NULL;
     if (!own && bytes > 0 && !(data = malloc((size_t)bytes)))
         return comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d has no memory for %lld bytes",
                          comm->name, comm->rank, (long long)bytes);
     rc = wk_broadcast(comm, data, (size_t)bytes, WK_U8, root, NULL);
-    if (rc != 0) {
+    if (rc) {
         if (!own)
             free(data);
         return rc;
@@ -51,14 +51,14 @@ static int gather_rows(struct wk_comm *comm, const struct wk_buffers *own, struc
         ret->offsets[p] = total;
         total += ret->counts[p];
     }
-    if (rc == 0 && !(ret->data = malloc(total * size + 1)))
+    if (!rc && !(ret->data = malloc(total * size + 1)))
         rc = comm_fail(comm, WK_ENOMEM, -1, "%s: rank %d has no memory for %zu bytes", comm->name,
                        comm->rank, total * size);
     struct wk_rows rows = {own->in,     ret->in_counts, ret->in_offsets, ret->data,
                            ret->counts, ret->offsets,   own->dtype};
-    if (rc == 0)
+    if (!rc)
         rc = wk_all_to_all_v(comm, &rows, NULL);
-    if (rc != 0) {
+    if (rc) {
         free(ret->data);
         free(space);
     }
@@ -73,7 +73,7 @@ int wk_all_gather_object(struct wk_comm *comm, const struct wk_bytes *own,
         return comm_missing();
     struct wk_buffers buffers = {.in = own->data, .count = own->bytes, .dtype = WK_U8};
     int rc = gather_rows(comm, &buffers, &joined);
-    if (rc != 0)
+    if (rc)
         return rc;
     for (int p = 0; p < comm->world; p++)
         ret_objects[p] = (struct wk_bytes){joined.data + joined.offsets[p], joined.counts[p]};
@@ -89,7 +89,7 @@ int wk_all_gather_padded(struct wk_comm *comm, const struct wk_buffers *row, con
     if (!comm)
         return comm_missing();
     int rc = gather_rows(comm, row, &joined);
-    if (rc != 0)
+    if (rc)
         return rc;
     for (int p = 0; p < comm->world; p++)
         longest = joined.counts[p] > longest ? joined.counts[p] : longest;

@@ -59,7 +59,9 @@ static int all_to_all(struct wk_comm *comm, const struct request *rq)
         plan_receive(comm, p, row_at(rows->out, rows->out_offsets[p], rq),
                      rows->out_counts[p] * size);
     }
-    return rc != 0 ? rc : transfer_run(comm, NULL);
+    if (rc)
+        return rc;
+    return transfer_run(comm, NULL);
 }
 
 static int all_gather(struct wk_comm *comm, const struct request *rq)

@@ -60,9 +60,9 @@ int segment_new(struct segment *segment, int world, struct error *err)
     int rc = 0;
     if (ftruncate(fd, (off_t)total_bytes(world)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
         rc = error_set(err, WK_ENOMEM, "cannot size a memfd to %zu bytes", total_bytes(world));
-    if (rc == 0)
+    if (!rc)
         rc = map_head(segment, fd, world, err);
-    if (rc != 0) {
+    if (rc) {
         close(fd);
         return rc;
     }

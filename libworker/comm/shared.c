@@ -66,7 +66,7 @@ static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
     int next = (comm->rank + 1) % comm->world, rc = 0;
     size_t block = comm->world == 2 ? CHECK_BYTES / size : REDUCE_BLOCK; /* two ranks copy nothing
                                                                            */
-    for (size_t done = 0; done < slice.count && rc == 0; done += block) {
+    for (size_t done = 0; done < slice.count && !rc; done += block) {
         size_t n = slice.count - done < block ? slice.count - done : block;
         size_t at = slice.first + done;
         char *own = (char *)rq->out + at * out_size;
@@ -83,7 +83,7 @@ static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
 static int copy_bytes(struct wk_comm *comm, char *to, const char *from, size_t bytes)
 {
     int rc = 0;
-    for (size_t done = 0; to != from && done < bytes && rc == 0; done += CHECK_BYTES) {
+    for (size_t done = 0; to != from && done < bytes && !rc; done += CHECK_BYTES) {
         size_t n = bytes - done < CHECK_BYTES ? bytes - done : CHECK_BYTES;
         memcpy(to + done, from + done, n);
         rc = wait_check_alert(comm);
@@ -98,7 +98,7 @@ static int sum_for_self(struct wk_comm *comm, const struct request *rq, const st
     size_t size = wk_dtype_bytes(rq->dtype), block = CHECK_BYTES / size;
     struct reduction reduction = operation_reduction(comm, rq, tally);
     int rc = 0;
-    for (size_t done = 0; done < rq->count && rc == 0; done += block) {
+    for (size_t done = 0; done < rq->count && !rc; done += block) {
         size_t n = rq->count - done < block ? rq->count - done : block;
         sum_views(comm, views, first + done * size);
         reduce(&reduction, comm->sources, (char *)rq->out + done * request_out_size(rq), n);
@@ -125,7 +125,7 @@ static int copy_or_sum_own(struct wk_comm *comm, const struct request *rq,
     if (rq->kind == KIND_REDUCE || (rq->kind == KIND_GATHER && !root))
         return 0;
     size_t row = rq->kind == KIND_ALL_TO_ALL ? rank * bytes : 0;
-    for (int i = 0; i < comm->world && rc == 0; i++) {
+    for (int i = 0; i < comm->world && !rc; i++) {
         size_t p = (rank + (size_t)i) % (size_t)comm->world;
         rc = copy_bytes(comm, out + p * bytes, views->in[p] + row, bytes);
     }
@@ -149,7 +149,7 @@ static int exchange_tallies(struct wk_comm *comm, const struct request *rq,
     operation_header(comm, &exchange);
     board_post(comm, &own, sizeof(own));
     int rc = board_gather(comm);
-    if (rc != 0)
+    if (rc)
         return rc;
     for (int p = 0; p < comm->world; p++)
         memcpy(&shares[p], board_post_of(comm, p)->data, sizeof(shares[p]));
@@ -183,7 +183,7 @@ static int run_rows(struct wk_comm *comm, const struct request *rq)
     else
         rc = copy_or_sum_own(comm, rq, &views, &tally);
     bool tells = rq->kind == KIND_REDUCE_SCATTER && request_tallies(rq);
-    return rc == 0 && tells ? exchange_tallies(comm, rq, &tally) : rc;
+    return !rc && tells ? exchange_tallies(comm, rq, &tally) : rc;
 }
 
 static int run_small(struct wk_comm *comm, const struct request *rq)
@@ -191,7 +191,7 @@ static int run_small(struct wk_comm *comm, const struct request *rq)
     comm->header.place = 0;
     board_post(comm, rq->in, others_need_data(comm, rq) ? request_in_bytes(rq, comm->world) : 0);
     int rc = board_gather(comm);
-    if (rc != 0 || rq->kind == KIND_BARRIER || sum_pair(comm, rq))
+    if (rc || rq->kind == KIND_BARRIER || sum_pair(comm, rq))
         return rc;
     return run_rows(comm, rq);
 }
@@ -218,16 +218,16 @@ static int run_in_place(struct wk_comm *comm, const struct request *rq)
     struct views views;
     struct tally tally = {.at = 0};
     int rc = views_map(comm, rq, &views);
-    if (rc != 0)
+    if (rc)
         return rc;
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);
     rc = rq->kind == KIND_ALL_REDUCE ? all_reduce_in_place(comm, rq, &views, &tally)
                                      : copy_or_sum_own(comm, rq, &views, &tally);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct share own = {tally_squares(&tally), tally.nonfinite};
     rc = board_finish(comm, &own);
-    if (rc != 0 || !request_tallies(rq))
+    if (rc || !request_tallies(rq))
         return rc;
     struct share shares[COMM_WORLD_MAX];
     for (int p = 0; p < comm->world; p++) {
@@ -246,7 +246,8 @@ static int count_addresses(const struct wk_comm *comm)
     for (int p = 0; p < comm->world; p++) {
         struct header header;
         memcpy(&header, board_post_of(comm, p)->header, sizeof(header));
-        n += header.place == (PLACE_IN | PLACE_OUT);
+        if (header.place == (PLACE_IN | PLACE_OUT))
+            n++;
     }
     return n;
 }
@@ -258,7 +259,7 @@ static int run_either(struct wk_comm *comm, const struct request *rq)
 {
     struct located located;
     int rc = views_locate(comm, rq, &located);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (comm->spin_us == 0 || comm->header.place != (PLACE_IN | PLACE_OUT))
         comm->header.place = 0;
@@ -267,9 +268,11 @@ static int run_either(struct wk_comm *comm, const struct request *rq)
     else
         board_post(comm, rq->in, request_in_bytes(rq, comm->world));
     rc = board_gather(comm);
-    int n = rc == 0 ? count_addresses(comm) : 0;
-    if (rc != 0 || n == comm->world)
-        return rc != 0 ? rc : run_in_place(comm, rq);
+    if (rc)
+        return rc;
+    int n = count_addresses(comm);
+    if (n == comm->world)
+        return run_in_place(comm, rq);
     if (n > 0)
         return run_small(comm, rq);
     return sum_pair(comm, rq) ? 0 : run_rows(comm, rq);
@@ -283,11 +286,11 @@ int shared_run(struct wk_comm *comm, const struct request *rq)
                                                                            : run_small(comm, rq);
     struct located located;
     int rc = views_locate(comm, rq, &located);
-    if (rc != 0)
+    if (rc)
         return rc;
     board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
-    if (rc != 0)
+    if (rc)
         return rc;
     return all_in_place(comm, rq) ? run_in_place(comm, rq) : by_links_run(comm, rq);
 }

@@ -254,7 +254,7 @@ int transfer_run(struct wk_comm *comm, struct reduce_plan *reduction)
         } else {
             rc = wait_more(comm, &wait);
         }
-        if (rc != 0)
+        if (rc)
             break;
     }
     wait_end(comm, &wait);

@@ -109,7 +109,9 @@ int chain_run(struct wk_comm *comm, const struct request *rq)
     views.in[comm->rank] = rq->in;
     plan_begin(comm);
     int rc = transfer_run(comm, NULL);
-    return rc == 0 ? run_with_buffer(comm, rq, &views) : rc;
+    if (rc)
+        return rc;
+    return run_with_buffer(comm, rq, &views);
 }
 
 int two_level_run(struct wk_comm *comm, const struct request *rq)
@@ -117,21 +119,21 @@ int two_level_run(struct wk_comm *comm, const struct request *rq)
     struct located located;
     struct views views;
     int rc = views_locate(comm, rq, &located);
-    if (rc != 0)
+    if (rc)
         return rc;
     plan_begin(comm);
     rc = transfer_run(comm, NULL);
-    if (rc != 0)
+    if (rc)
         return rc;
     if (!all_in_place(comm))
         return by_links_run(comm, rq);
     board_post(comm, &located, sizeof(located));
     rc = board_gather(comm);
-    if (rc == 0)
+    if (!rc)
         rc = views_map(comm, rq, &views);
-    if (rc == 0)
+    if (!rc)
         rc = run_with_buffer(comm, rq, &views);
-    if (rc != 0)
+    if (rc)
         return rc;
     copy_to_neighbours(comm, rq, &views);
     atomic_fetch_add_explicit(&comm->in_place, 1, memory_order_relaxed);

@@ -62,7 +62,7 @@ int views_locate(struct wk_comm *comm, const struct request *rq, struct located 
 {
     struct located located = locate_buffers(comm, rq);
     int rc = announce_arena(comm, &located.in_arena);
-    if (rc == 0)
+    if (!rc)
         rc = announce_arena(comm, &located.out_arena);
     comm->header.place =
         (uint8_t)((located.in_arena ? PLACE_IN : 0) | (located.out_arena ? PLACE_OUT : 0));

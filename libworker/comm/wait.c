@@ -69,7 +69,7 @@ int wait_watch(struct wk_comm *comm, int p)
         return watch_fd(comm, comm->bell_fd, EPOLLIN, tag_of(SOURCE_BELL, p));
     int rc =
         watch_fd(comm, peer->control_fd, EPOLLIN | EPOLLRDHUP | EPOLLET, tag_of(SOURCE_CONTROL, p));
-    if (rc == 0)
+    if (!rc)
         rc = watch_fd(comm, peer->handles.process_fd, EPOLLIN | EPOLLET, tag_of(SOURCE_PROCESS, p));
     return rc;
 }

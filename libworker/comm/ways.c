@@ -100,7 +100,7 @@ int ways_parse(const char *text, enum placement placement, struct ways *ways, st
 {
     struct way_step steps[WAY_STEPS_MAX - 1];
     int n = 0, rc = way_steps_parse(text, steps, &n, err);
-    if (rc == 0)
+    if (!rc)
         force_ways(ways, steps, n, placement);
     return rc;
 }

@@ -137,8 +137,10 @@ static int start_thread(struct wk_comm *comm)
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&comm->queue.thread, NULL, progress_run, comm);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    comm->queue.has_thread = rc == 0;
-    return rc == 0 ? 0 : comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
+    comm->queue.has_thread = !rc;
+    if (rc)
+        return comm_argument_error(comm, WK_ENOMEM, "cannot start the progress thread");
+    return 0;
 }
 
 /* Requires comm->queue.lock. */
@@ -148,7 +150,7 @@ static int queue_push(struct wk_comm *comm, const struct request *request, struc
         return comm_argument_error(comm, WK_ENOMEM, "%d operations are queued already",
                                    comm->queue.count);
     int rc = comm->queue.has_thread ? 0 : start_thread(comm);
-    if (rc != 0)
+    if (rc)
         return rc;
     struct wk_work *work = work_new(request);
     if (!work)
@@ -169,7 +171,7 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
 {
     struct wk_work *work = NULL;
     int rc = atomic_load(&comm->failure);
-    if (rc != 0) {
+    if (rc) {
         free(request->row_space);
         return rc;
     }
@@ -183,7 +185,7 @@ int work_submit(struct wk_comm *comm, struct request *request, struct wk_work **
     }
     if (!work)
         free(request->row_space);
-    if (rc == 0 && ret_work)
+    if (!rc && ret_work)
         *ret_work = work;
     else if (work)
         rc = wk_wait(work);

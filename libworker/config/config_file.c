@@ -46,7 +46,9 @@ static int set_value(struct settings *settings, const char *file, const struct t
     if (!rc)
         rc = settings_set(settings, setting, buf_cstr(&text), &source, err);
     buf_fini(&text);
-    return rc ? error_recode(err, WK_EINVAL) : 0;
+    if (rc)
+        return error_recode(err, WK_EINVAL);
+    return 0;
 }
 
 /* `prefix` NULL: the document itself, where a job's keys and `training` may stand. */

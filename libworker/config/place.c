@@ -86,7 +86,7 @@ static void name_run(struct place *place, const char *launcher, const char *name
 {
     uint8_t digest[SHA256_BYTES];
     char hex[2 * 16 + 1];
-    if (str_printf(place->run, sizeof(place->run), "%s %s", launcher, name) == 0)
+    if (!str_printf(place->run, sizeof(place->run), "%s %s", launcher, name))
         return;
     sha256(name, strlen(name), digest);
     for (int i = 0; i < 16; i++)
@@ -101,7 +101,7 @@ static void name_slurm_run(const struct environment *environment, struct place *
                *step = variable_of(environment, "SLURM_STEP_ID");
     char name[PLACE_RUN_BYTES];
     if (job && step && !variable_of(environment, "SLURM_HET_SIZE") &&
-        str_printf(name, sizeof(name), "%s.%s", job, step) == 0)
+        !str_printf(name, sizeof(name), "%s.%s", job, step))
         name_run(place, "Slurm", name);
 }
 

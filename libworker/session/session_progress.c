@@ -229,7 +229,7 @@ void session_flush(struct session_rpc *s)
         if (!batch)
             return;
         rc = hub_call(&s->hub, "Progress", &batch->request.base, &options, &answer, NULL);
-        (void)settle_batch(s, rc == 0);
+        (void)settle_batch(s, !rc);
         rpc_message_free(answer);
         free(batch);
     }
