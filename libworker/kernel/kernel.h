@@ -1,6 +1,6 @@
 /* The table of operations for models and optimizers. A back end is one such table; all of them pass
- * the same tests against the plain kernels (cpu/reference.c). Today's back ends are for CPUs. One
- * for another device also needs memory and copies, which are outside this table.
+ * the same tests against the plain kernels (cpu/reference.c). A device's memory and copies are
+ * outside this table.
  *
  * Tables are constant and shared by all threads. Matrices are row-major float32 in the back end's
  * memory; sizes are elements. Outputs must not overlap inputs except where "in place" is stated. No
@@ -71,8 +71,7 @@ struct kernel_rope {
 };
 
 /* logits[rows, vocab] against targets[rows]; a negative target is left out. A share `smoothing` of
- * the target is spread evenly over the vocabulary (Szegedy et al. 2016, section 7).
- */
+ * the target is spread evenly over the vocabulary (Szegedy et al. 2016, section 7). */
 struct kernel_entropy {
     int64_t rows, vocab;
     const int32_t *targets;
@@ -80,8 +79,7 @@ struct kernel_entropy {
 };
 
 /* Windows of an image [channels, height, width] as rows: [out_height * out_width, channels * kernel
- * * kernel], zeros outside the image.
- */
+ * * kernel], zeros outside the image. */
 struct kernel_windows {
     int64_t channels, height, width, kernel, stride, padding;
 };
@@ -183,6 +181,7 @@ struct kernel_table {
     /* In place: dprobs becomes the gradient of the scores before scaling, zero where masked. */
     void (*softmax_causal_backward)(const struct kernel_causal *causal, float *dprobs,
                                     const float *probs);
+    const struct attention_kernels *attention; /* in tiles: kernel/attention.h */
 
     /* In place: logits become probabilities; returns the rows' losses summed. */
     double (*cross_entropy_forward)(const struct kernel_entropy *entropy, float *logits);

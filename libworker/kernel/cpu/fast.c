@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/kernel/cpu/attention_tiles.h"
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
 #include "libworker/kernel/cpu/fast_layers.h"
@@ -461,6 +462,7 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .gelu_backward = gelu_backward,
     .softmax_causal = softmax_causal,
     .softmax_causal_backward = softmax_causal_backward,
+    .attention = &attention_reference,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/kernel/cpu/attention_tiles.h"
 #include "libworker/kernel/cpu/cpu.h"
 #include "libworker/precision/half.h"
 #include "libworker/precision/noise.h"
@@ -507,6 +508,7 @@ static const struct kernel_table reference = {
     .gelu_backward = gelu_backward,
     .softmax_causal = softmax_causal,
     .softmax_causal_backward = softmax_causal_backward,
+    .attention = &attention_reference,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,
