@@ -14,6 +14,7 @@
 #include "common/base/str.h"
 #include "common/base/token.h"
 #include "common/base/tree.h"
+#include "common/base/tree_write.h"
 #include "common/env/net_reach.h"
 #include "common/env/net_url.h"
 #include "common/env/paths.h"

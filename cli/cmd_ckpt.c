@@ -11,6 +11,8 @@
 #include "common/rpc/message.h"
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/numbers.h"
 #include "libworker/pretrained/pretrained.h"
 

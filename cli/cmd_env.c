@@ -7,6 +7,8 @@
 #include "cli/table.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 #include "libworker/config/remark.h"
 
 extern char **environ;

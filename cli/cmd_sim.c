@@ -6,6 +6,8 @@
 #include "cli/sim_files.h"
 #include "cli/table.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 
 static const struct args_option options[] = {
     CLIENT_OUTPUT,

@@ -6,6 +6,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/tree_build.h"
 #include "common/env/paths.h"
 #include "common/settings/setting.h"
 

@@ -8,6 +8,7 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
 

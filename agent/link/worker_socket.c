@@ -10,6 +10,7 @@
 #include "common/base/murmur3.h"
 #include "common/base/name.h"
 #include "common/base/str.h"
+#include "common/rpc/call.h"
 #include "common/rpc/client.h"
 #include "common/rpc/message.h"
 #include "common/rpc/server.h"

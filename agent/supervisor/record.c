@@ -1,6 +1,7 @@
 #include "agent/supervisor/record.h"
 
 #include "common/base/error.h"
+#include "common/base/tree_build.h"
 
 int64_t record_number(const struct tree *map, const char *key)
 {

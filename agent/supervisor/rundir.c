@@ -15,6 +15,8 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 #include "common/env/disk_os.h"
 
 enum {

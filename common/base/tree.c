@@ -1,4 +1,5 @@
 #include "common/base/tree.h"
+#include "common/base/tree_write.h"
 
 #include <stdarg.h>
 #include <stdio.h>

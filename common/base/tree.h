@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include "common/base/arena.h"
-#include "common/base/buf.h"
 #include "common/base/error.h"
 
 enum tree_kind {
@@ -111,40 +110,7 @@ int tree_read_string(const struct tree *node, const char **ret, struct error *er
 int tree_fail(const struct tree *node, struct error *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Builders. NULL when the arena is full; a NULL value makes tree_map_set and tree_list_add fail, so
- * only the outermost call needs a check. Texts are copied into the arena. */
-struct tree *tree_null(struct arena *arena);
-struct tree *tree_bool(struct arena *arena, bool value);
-struct tree *tree_integer(struct arena *arena, int64_t value);
-struct tree *tree_number(struct arena *arena, double value);
-struct tree *tree_string(struct arena *arena, const char *value); /* NULL gives a null node */
-struct tree *tree_list(struct arena *arena);
-struct tree *tree_map(struct arena *arena);
-
-/* Set or replace a key (in place); append. `value` must be in no tree yet. E_RESOURCE_EXHAUSTED if
- * value is NULL or the arena is full. */
-int tree_map_set(struct arena *arena, struct tree *map, const char *key, struct tree *value);
-int tree_list_add(struct tree *list, struct tree *value);
-int tree_map_remove(struct tree *map, const char *key); /* E_NOT_FOUND */
-
-struct tree *tree_copy(struct arena *arena, const struct tree *node);
-
 /* Same kinds and values; maps compare without regard to order; 1 and 1.0 differ. */
 bool tree_equal(const struct tree *a, const struct tree *b);
-
-enum tree_style { TREE_COMPACT, TREE_PRETTY };
-
-/* Append JSON. Doubles take the shortest form that reads back equal; NaN and infinities are the
- * strings "NaN", "Infinity", "-Infinity" as in proto3 JSON. Invalid UTF-8 in a built tree is
- * E_INVALID_ARGUMENT; a full buffer is E_RESOURCE_EXHAUSTED. Deeper than 64 is refused. */
-int tree_write_json(const struct tree *node, enum tree_style style, struct buf *out,
-                    struct error *err);
-
-/* Append block-style YAML that reads back equal; `.nan` and `.inf` for values that JSON does not
- * have. Keys with more than TREE_YAML_KEY_MAX characters are E_INVALID_ARGUMENT: YAML 1.2 section
- * 7.4.2 allows readers to refuse those from 1024 on. */
-int tree_write_yaml(const struct tree *node, struct buf *out, struct error *err);
-
-enum { TREE_WRITE_DEPTH_MAX = 64, TREE_YAML_KEY_MAX = 1000 };
 
 #endif

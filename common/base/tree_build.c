@@ -1,4 +1,4 @@
-#include "common/base/tree.h"
+#include "common/base/tree_build.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "common/base/tree_write.h"
 
 int tree_parse_fail(const struct tree_parse *parse, int line, int column, const char *fmt, ...)
 {

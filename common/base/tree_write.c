@@ -1,3 +1,5 @@
+#include "common/base/tree_write.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -5,7 +7,6 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
-#include "common/base/tree.h"
 #include "common/base/tree_yaml.h"
 
 static bool is_container(const struct tree *node)

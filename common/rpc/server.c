@@ -1,3 +1,4 @@
+#include "common/rpc/call.h"
 #include "common/rpc/server.h"
 
 #include <stdlib.h>

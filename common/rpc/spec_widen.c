@@ -4,6 +4,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/tree_build.h"
 #include "common/rpc/fields.h"
 #include "common/rpc/spec.h"
 #include "common/rpc/training.h"

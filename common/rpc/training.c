@@ -5,6 +5,8 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 #include "common/rpc/fields.h"
 #include "common/rpc/widen.h"
 #include "common/settings/setting.h"

@@ -5,6 +5,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/tree_write.h"
 #include "common/rpc/fields.h"
 #include "common/rpc/transcode_internal.h"
 

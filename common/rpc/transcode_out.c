@@ -8,6 +8,7 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "common/base/tree_build.h"
 #include "common/rpc/base64.h"
 #include "common/rpc/fields.h"
 

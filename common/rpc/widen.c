@@ -1,3 +1,4 @@
+#include "common/base/tree_build.h"
 #include "common/rpc/widen.h"
 
 int widen_no_memory(const struct widen *w)

@@ -7,6 +7,7 @@
 #include "common/base/meant.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
 #include "common/rpc/transcode.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/murmur3.h"
+#include "common/rpc/call.h"
 #include "common/rpc/server.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/budget.h"

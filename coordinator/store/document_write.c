@@ -3,6 +3,8 @@
 #include "common/base/arena.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 #include "coordinator/store/document.h"
 #include "coordinator/store/document_fields.h"
 

@@ -1,4 +1,6 @@
 /* Which checkpoints are there, and which may go. */
+#include "libworker/checkpoint/list.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +16,6 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/checkpoint/file.h"
-#include "libworker/checkpoint/folder.h"
 
 static const char prefix[] = "step-";
 static const char aside_prefix[] = ".replaced-";

@@ -1,3 +1,5 @@
+#include "libworker/checkpoint/load.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 
 #include "common/base/crc32c.h"
 #include "libworker/checkpoint/file.h"
-#include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/safetensors.h"
 

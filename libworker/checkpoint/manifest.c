@@ -6,6 +6,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/hex.h"
 #include "common/base/tree.h"
+#include "common/base/tree_write.h"
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/manifest.h"
 

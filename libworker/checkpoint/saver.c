@@ -6,7 +6,9 @@
 #include <worker/error.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/saver.h"
+#include "libworker/checkpoint/write.h"
 
 struct saver {
     struct saver_options options;

@@ -8,6 +8,7 @@
 #define CHECKPOINT_SAVER_H
 
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/write.h"
 
 struct saver;
 

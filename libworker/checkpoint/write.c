@@ -1,3 +1,5 @@
+#include "libworker/checkpoint/write.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +14,7 @@
 #include "common/base/crc32c.h"
 #include "common/base/str.h"
 #include "libworker/checkpoint/file.h"
-#include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/note.h"
 #include "libworker/checkpoint/safetensors.h"

@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_write.h"
 #include "common/settings/job_field.h"
 #include "libworker/config/settings.h"
 

@@ -4,6 +4,7 @@
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/pretrained/config.h"
 #include "libworker/pretrained/pretrained.h"

@@ -15,6 +15,7 @@
 #include "common/base/error.h"
 #include "common/base/name.h"
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/write.h"
 #include "libworker/comm/comm.h"
 
 enum {

@@ -15,6 +15,8 @@
 #include <worker/error.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/write.h"
 #include "libworker/session/session_rpc.h"
 #include "proto/worker.pb-c.h"
 

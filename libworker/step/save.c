@@ -7,6 +7,8 @@
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/file.h"
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/step/context.h"
 
 enum {

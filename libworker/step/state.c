@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/step/context.h"
 
 void state_numbers(const struct wk_context *ctx, struct train_numbers *ret)

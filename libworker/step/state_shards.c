@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/list.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/step/shards.h"
 

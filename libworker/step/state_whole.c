@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/list.h"
 #include "libworker/step/context.h"
 
 /* True if, after this failure to load a checkpoint, the one before it is tried. */

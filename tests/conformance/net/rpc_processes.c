@@ -22,6 +22,7 @@
 #include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
+#include "common/rpc/call.h"
 #include "common/rpc/server.h"
 #include "common/rpc/sync.h"
 #include "proto/client.pb-c.h"

@@ -4,6 +4,7 @@
 #include <worker/error.h>
 
 #include "common/base/str.h"
+#include "libworker/checkpoint/write.h"
 #include "tests/numeric/train/fake_session.h"
 
 struct fake {

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/load.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"

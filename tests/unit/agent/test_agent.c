@@ -11,6 +11,7 @@
 #include "common/base/str.h"
 #include "common/env/clock_os.h"
 #include "common/env/proc.h"
+#include "common/rpc/call.h"
 #include "common/rpc/client.h"
 #include "common/rpc/message.h"
 #include "common/rpc/server.h"

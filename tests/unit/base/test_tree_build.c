@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
 
 static struct arena arena;
 

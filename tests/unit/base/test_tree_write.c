@@ -5,6 +5,8 @@
 #include "common/base/rng.h"
 #include "common/base/str.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "common/base/tree_write.h"
 
 static struct arena arena;
 

@@ -4,6 +4,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/tree.h"
+#include "common/base/tree_build.h"
 #include "common/rpc/message.h"
 #include "common/rpc/spec.h"
 #include "common/settings/job_field.h"

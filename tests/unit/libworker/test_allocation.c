@@ -8,7 +8,9 @@
 
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
+#include "libworker/checkpoint/write.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/open_files.h"
 #include "tests/lib/tmpdir.h"

@@ -11,8 +11,11 @@
 #include <worker/error.h>
 
 #include "libworker/checkpoint/folder.h"
+#include "libworker/checkpoint/list.h"
+#include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/saver.h"
+#include "libworker/checkpoint/write.h"
 #include "tests/lib/tmpdir.h"
 
 enum { COUNT = 10 };

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/pretrained/pretrained.h"
 #include "tests/lib/rounding.h"

@@ -10,6 +10,7 @@
 #include "common/env/clock_os.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
+#include "common/rpc/call.h"
 #include "common/rpc/client.h"
 #include "common/rpc/frame.h"
 #include "common/rpc/server.h"

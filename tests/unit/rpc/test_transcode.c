@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 
+#include "common/base/tree_write.h"
 #include "common/rpc/base64.h"
 #include "common/rpc/message.h"
 #include "common/rpc/transcode.h"
