@@ -24,8 +24,6 @@ LONG_HEADERS = {
     "libworker/nn/model.h": 211,
     "libworker/optim/optimizer.h": 186,
     "libworker/parallel/strategy.h": 163,
-    "libworker/step/context.h": 449,
-    "libworker/step/unit.h": 129,
 }
 
 # kind -> (limit, what is looked for in code without comments and texts, what to write instead)

@@ -82,7 +82,7 @@ static void turn(struct bench *b)
     for (int i = 0; i < STEPS; i++)
         train_step(b);
     printf("%.4f", (now_s() - start_s) * 1e3 / STEPS);
-    profile_take(&b->ctx->profile, &means);
+    profile_take(&b->ctx->reports.profile, &means);
     for (int i = 0; i < PROFILE_COUNT; i++)
         printf(" %.4f", means.phase[i] * 1e3);
     wk_comm_statistics(wk_communicator(b->ctx), &statistics);

@@ -1,45 +1,36 @@
-/* The events between two steps: stop requests, new generations, checkpoints, the end. */
+#include "libworker/step/boundary.h"
+
 #include <stdio.h>
 
+#include "libworker/step/break.h"
 #include "libworker/step/context.h"
-
-bool boundary_stopping(struct wk_context *ctx)
-{
-    int64_t grace_ms;
-    if (ctx->session && ctx->session->ops->stopping(ctx->session, &grace_ms))
-        return true;
-    return signal_count() > ctx->signals_seen;
-}
-
-bool boundary_behind(struct wk_context *ctx)
-{
-    return ctx->session && ctx->session->ops->target(ctx->session) > ctx->generation;
-}
+#include "libworker/step/departure.h"
+#include "libworker/step/generation.h"
 
 /* Ranks with parts of one state need each other in a pass, and leave only after a step. They end an
  * evaluation before the same batch, and discard its partial results. */
 static bool evaluates_together(struct wk_context *ctx)
 {
-    int32_t ends = boundary_stopping(ctx) || boundary_behind(ctx);
-    int rc = wk_all_reduce(ctx->comm, &ends, 1, WK_I32, WK_MAX, NULL);
+    int32_t ends = stop_requested(ctx) || stop_superseded(ctx);
+    int rc = wk_all_reduce(ctx->group.comm, &ends, 1, WK_I32, WK_MAX, NULL);
     if (rc)
         return (void)context_break(ctx, rc), false;
-    ctx->cut_short = ctx->cut_short || ends;
+    ctx->loop.cut_short = ctx->loop.cut_short || ends;
     if (ends)
         context_notice(ctx,
                        "evaluation ends early: a rank was asked to stop, or generation %llu "
                        "is over",
-                       (unsigned long long)ctx->generation);
+                       (unsigned long long)ctx->group.generation);
     return !ends;
 }
 
 bool boundary_evaluates(struct wk_context *ctx)
 {
-    if (ctx->is_sharded)
+    if (ctx->cut.is_sharded)
         return evaluates_together(ctx);
-    if (boundary_stopping(ctx)) {
+    if (stop_requested(ctx)) {
         /* Without a session the others learn of it only in the sums of a step. */
-        if (!ctx->session && ctx->world > 1)
+        if (!ctx->session && ctx->group.world > 1)
             return true;
         /* A rank with the whole state stops here, before it meets the others in a step. Within a
          * step it leaves the step too, because others may continue with the next batch's sums,
@@ -48,10 +39,10 @@ bool boundary_evaluates(struct wk_context *ctx)
             (void)context_break(ctx, WK_EABORT);
         return false;
     }
-    if (!boundary_behind(ctx))
+    if (!stop_superseded(ctx))
         return true;
     context_notice(ctx, "evaluation ends early: generation %llu is over",
-                   (unsigned long long)ctx->generation);
+                   (unsigned long long)ctx->group.generation);
     /* A partial evaluation is neither summed nor logged; the step in progress is repeated. */
     (void)context_break(ctx, WK_EABORT);
     return false;
@@ -61,9 +52,9 @@ bool boundary_evaluates(struct wk_context *ctx)
 static bool renew(struct wk_context *ctx)
 {
     struct error err = {0};
-    int64_t step = ctx->numbers.step;
-    int rc = ctx->phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
-    ctx->rng = ctx->numbers.rng; /* a pass without effect drew numbers as well */
+    int64_t step = ctx->state.numbers.step;
+    int rc = ctx->step.phase == STEP_BROKEN ? 0 : context_break(ctx, WK_EABORT);
+    ctx->state.rng = ctx->state.numbers.rng; /* a pass without effect drew numbers as well */
     if (!rc)
         rc = context_reform(ctx, &err);
     if (rc == WK_ESTOPPED)
@@ -73,17 +64,18 @@ static bool renew(struct wk_context *ctx)
         return false;
     }
     char before[48] = "";
-    if (ctx->numbers.step != step)
+    if (ctx->state.numbers.step != step)
         (void)snprintf(before, sizeof(before), " (it was at %lld)", (long long)step);
     context_notice(ctx, "generation %llu: rank %d of %d, step %lld%s",
-                   (unsigned long long)ctx->generation, ctx->rank, ctx->world,
-                   (long long)ctx->numbers.step, before);
+                   (unsigned long long)ctx->group.generation, ctx->group.rank, ctx->group.world,
+                   (long long)ctx->state.numbers.step, before);
     return true;
 }
 
 static bool finished(const struct wk_context *ctx, const struct wk_loader *loader)
 {
-    return (ctx->numbers.total_steps && ctx->numbers.step >= ctx->numbers.total_steps) ||
+    return (ctx->state.numbers.total_steps &&
+            ctx->state.numbers.step >= ctx->state.numbers.total_steps) ||
            (loader && loader_at_end(loader));
 }
 
@@ -94,13 +86,13 @@ static bool end_together(struct wk_context *ctx)
     struct error err = {0};
     int rc = save_last(ctx, &err);
     /* Work that a newer generation repeats is not a failure. */
-    if (rc && (rc == WK_EABORT || boundary_behind(ctx)))
+    if (rc && (rc == WK_EABORT || stop_superseded(ctx)))
         rc = WK_EABORT;
     else if (rc)
         (void)context_fail(ctx, &err);
     else
-        rc = wk_barrier(ctx->comm, NULL);
-    if (rc && !ctx->error.code)
+        rc = wk_barrier(ctx->group.comm, NULL);
+    if (rc && !ctx->failure.sticky.code)
         (void)context_break(ctx, rc);
     return !rc;
 }
@@ -110,10 +102,10 @@ static bool stop(struct wk_context *ctx)
     struct error err = {0};
     (void)save_last(ctx, NULL);
     /* torchrun and mpirun end all ranks with the first one that ends, and one of them is saving. */
-    if (!ctx->session && ctx->comm)
-        (void)wk_barrier(ctx->comm, NULL);
+    if (!ctx->session && ctx->group.comm)
+        (void)wk_barrier(ctx->group.comm, NULL);
     (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
-                    (long long)ctx->numbers.step);
+                    (long long)ctx->state.numbers.step);
     (void)context_fail(ctx, &err);
     return false;
 }
@@ -122,50 +114,50 @@ static bool stop(struct wk_context *ctx)
 static bool leave(struct wk_context *ctx)
 {
     struct error err = {0};
-    if (ctx->saver)
-        saver_cancel(ctx->saver);
+    if (ctx->saving.saver)
+        saver_cancel(ctx->saving.saver);
     (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld, the others go on",
-                    (long long)ctx->numbers.step);
+                    (long long)ctx->state.numbers.step);
     (void)context_fail(ctx, &err);
     return false;
 }
 
 bool boundary_pass(struct wk_context *ctx, int source)
 {
-    const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->loaders[source];
-    ctx->cut_short = ctx->all_triggered = false;
+    const struct wk_loader *loader = source == SOURCE_OWN ? NULL : ctx->prepared.loaders[source];
+    ctx->loop.cut_short = ctx->loop.all_triggered = false;
     window_check(ctx, source);
     if (window_joins(ctx, source, loader))
         return true;
     window_end_step(ctx);
     for (;;) {
-        if (ctx->error.code || ctx->ended)
+        if (ctx->failure.sticky.code || ctx->loop.ended)
             return false;
-        switch (parting_decide(ctx)) {
-        case PARTING_TRAIN:
+        switch (departure_decide(ctx)) {
+        case DEPARTURE_NONE:
             break;
-        case PARTING_AGAIN:
+        case DEPARTURE_AGAIN:
             continue;
-        case PARTING_STOP:
+        case DEPARTURE_STOP:
             return stop(ctx);
-        case PARTING_LEAVE:
+        case DEPARTURE_LEAVE:
             return leave(ctx);
-        case PARTING_RENEW:
+        case DEPARTURE_RENEW:
             if (!renew(ctx))
                 return false;
             continue;
         }
-        profile_begin(&ctx->profile, PROFILE_CHECKPOINT);
+        profile_begin(&ctx->reports.profile, PROFILE_CHECKPOINT);
         save_if_due(ctx);
-        profile_end(&ctx->profile);
+        profile_end(&ctx->reports.profile);
         if (!finished(ctx, loader))
             return true;
-        ctx->ended = end_together(ctx);
+        ctx->loop.ended = end_together(ctx);
     }
 }
 
 bool boundary_end(struct wk_context *ctx)
 {
-    ctx->ended = end_together(ctx);
-    return ctx->ended;
+    ctx->loop.ended = end_together(ctx);
+    return ctx->loop.ended;
 }

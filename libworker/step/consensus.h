@@ -2,7 +2,7 @@
  * sums over the ranks all hear at its end. The strategy sums them with the gradients, at no extra
  * cost (strategy_say). Ranks with parts of one state must do certain things after the same step.
  * Here they agree on those without a message of their own, and on which ranks leave when
- * (parting.c). Plain data.
+ * (departure.h). Plain data.
  */
 #ifndef STEP_CONSENSUS_H
 #define STEP_CONSENSUS_H

@@ -2,15 +2,16 @@
 #include <sys/mman.h>
 
 #include "libworker/parallel/custom.h"
+#include "libworker/step/break.h"
 #include "libworker/step/context.h"
-#include "libworker/step/room.h"
+#include "libworker/step/memory_budget.h"
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
 
 /* The largest share of a global batch among the ranks. */
 static int64_t share_of(const struct wk_context *ctx, int64_t batch)
 {
-    return (batch + ctx->world - 1) / ctx->world;
+    return (batch + ctx->group.world - 1) / ctx->group.world;
 }
 
 static int attempt(struct wk_context *ctx, const struct wk_batch_search *search, int64_t samples,
@@ -62,7 +63,7 @@ static enum verdict verdict_of(int rc)
 static int agree(struct wk_context *ctx, int rc, enum verdict *ret)
 {
     int32_t verdict = (int32_t)verdict_of(rc);
-    rc = ctx->comm ? wk_all_reduce(ctx->comm, &verdict, 1, WK_I32, WK_MAX, NULL) : 0;
+    rc = ctx->group.comm ? wk_all_reduce(ctx->group.comm, &verdict, 1, WK_I32, WK_MAX, NULL) : 0;
     *ret = (enum verdict)verdict;
     return rc;
 }
@@ -99,20 +100,20 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     struct error err = {0};
     if (!ctx)
         return unit_missing(loader, WK_OBJECT_LOADER, "wk_find_batch");
-    if (ctx->error.code || context_rests(ctx))
-        return ctx->error.code;
-    if (ctx->phase != STEP_BOUNDARY)
+    if (ctx->failure.sticky.code || context_rests(ctx))
+        return ctx->failure.sticky.code;
+    if (ctx->step.phase != STEP_BOUNDARY)
         return context_refuse(ctx, WK_ESTATE, "wk_find_batch inside a step: call it between steps");
     int64_t batch = loader->options.batch;
-    struct room room;
+    struct memory_budget budget;
     (void)kernel_warm(kernel_cpu()); /* the first try reports a failure again */
-    int rc = room_begin(ctx, &room, &err);
+    int rc = memory_budget_begin(ctx, &budget, &err);
     if (rc)
         return err.code ? context_fail(ctx, &err) : context_break(ctx, rc);
     rc = search_batch(ctx, search, &batch, &err);
-    room_end(&room);
+    memory_budget_end(&budget);
     if (rc || context_rests(ctx))
-        return err.code ? context_fail(ctx, &err) : ctx->error.code;
+        return err.code ? context_fail(ctx, &err) : ctx->failure.sticky.code;
     loader->options.batch = batch;
     if (ret_batch)
         *ret_batch = batch;

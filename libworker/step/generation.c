@@ -1,4 +1,5 @@
-/* Membership: joining generations, leaving them, and re-forming in place. */
+#include "libworker/step/generation.h"
+
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <stdlib.h>
@@ -8,9 +9,13 @@
 
 #include "common/base/str.h"
 #include "libworker/comm/bootstrap.h"
+#include "libworker/step/agree_config.h"
+#include "libworker/step/agree_state.h"
+#include "libworker/step/break.h"
 #include "libworker/step/context.h"
+#include "libworker/step/signal.h"
 
-enum { LOST_MAX = 64, REFORM_PAUSE_US = 20000 };
+enum { REFORM_PAUSE_US = 20000 };
 
 /* Our address on the route to `peer`: connecting a datagram socket reads the routing table and
  * sends nothing. */
@@ -38,7 +43,7 @@ static bool address_towards(const char *peer, char ret[NI_MAXHOST])
 static int listen_once(struct wk_context *ctx, struct error *err)
 {
     char address[NI_MAXHOST] = "127.0.0.1";
-    if (ctx->listener)
+    if (ctx->group.listener)
         return 0;
     const char *bind = settings_text(&ctx->settings, SETTING_BIND_ADDRESS);
     if (*bind)
@@ -46,7 +51,7 @@ static int listen_once(struct wk_context *ctx, struct error *err)
     else if (*ctx->place.master_addr && !address_towards(ctx->place.master_addr, address))
         return error_set(err, WK_EUNAVAILABLE, "MASTER_ADDR %s leads nowhere",
                          ctx->place.master_addr);
-    return comm_listen(address, &ctx->listener, err);
+    return comm_listen(address, &ctx->group.listener, err);
 }
 
 static bool superseded(void *arg)
@@ -54,17 +59,14 @@ static bool superseded(void *arg)
     struct wk_context *ctx = arg;
     int64_t grace_ms;
     if (!ctx->session)
-        return signal_count() > ctx->signals_seen;
-    return ctx->session->ops->target(ctx->session) > ctx->generation ||
+        return signal_count() > ctx->stop.signals_seen;
+    return ctx->session->ops->target(ctx->session) > ctx->group.generation ||
            ctx->session->ops->stopping(ctx->session, &grace_ms);
 }
 
-static void connecting(void *arg, const struct wk_comm_status *status)
+static void note_connecting(void *arg, const struct wk_comm_status *status)
 {
-    struct wk_context *ctx = arg;
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->connecting = *status;
-    (void)pthread_mutex_unlock(&ctx->lock);
+    membership_connecting(&((struct wk_context *)arg)->group, status);
 }
 
 static int timeout_ms(const struct wk_context *ctx, enum setting setting)
@@ -75,7 +77,7 @@ static int timeout_ms(const struct wk_context *ctx, enum setting setting)
 
 int context_meet(struct wk_context *ctx, struct error *err)
 {
-    int rc = alike_check(ctx, err);
+    int rc = config_agree(ctx, err);
     if (!rc)
         rc = kernels_agree(ctx, err);
     return rc ? rc : units_meet(ctx, err);
@@ -90,23 +92,16 @@ static int connect_group(struct wk_context *ctx, struct comm_options *options, s
     options->ways = settings_text(&ctx->settings, SETTING_COMM_WAYS);
     options->cancelled = superseded;
     options->cancelled_arg = ctx;
-    options->waits = connecting;
+    options->waits = note_connecting;
     options->waits_arg = ctx;
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->generation = options->generation;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    int rc = comm_connect(ctx->listener, options, &comm, err);
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->connecting = (struct wk_comm_status){0};
-    ctx->comm = rc ? NULL : comm;
-    if (!rc) {
-        ctx->rank = options->rank;
-        ctx->world = options->world;
-    }
-    (void)pthread_mutex_unlock(&ctx->lock);
-    if (rc)
+    membership_begin(&ctx->group, options->generation);
+    int rc = comm_connect(ctx->group.listener, options, &comm, err);
+    if (rc) {
+        membership_connecting(&ctx->group, &(struct wk_comm_status){0});
         return rc;
-    return ctx->ready ? context_meet(ctx, err) : 0;
+    }
+    membership_connected(&ctx->group, comm, options->rank, options->world);
+    return ctx->prepared.ready ? context_meet(ctx, err) : 0;
 }
 
 static int join_alone(struct wk_context *ctx, struct error *err)
@@ -134,7 +129,7 @@ static int join_static(struct wk_context *ctx, struct error *err)
         .world = ctx->place.world,
         .master_addr = ctx->place.master_addr,
         .master_port = ctx->place.master_port,
-        .endpoint = comm_listener_endpoint(ctx->listener),
+        .endpoint = comm_listener_endpoint(ctx->group.listener),
         .run = ctx->place.run,
         .port_is_shared = ctx->place.port_is_shared,
         .timeout_ms = timeout_ms(ctx, SETTING_RENDEZVOUS_TIMEOUT),
@@ -155,7 +150,7 @@ static int join_static(struct wk_context *ctx, struct error *err)
     };
     memcpy(options.secret, table.secret, sizeof(options.secret));
     rc = connect_group(ctx, &options, err);
-    ctx->local_rank = ctx->place.local_rank;
+    ctx->group.local_rank = ctx->place.local_rank;
     comm_table_fini(&table);
     return rc;
 }
@@ -166,8 +161,8 @@ static int join_next(struct wk_context *ctx, struct error *err)
     struct session_group group = {0};
     int rc = listen_once(ctx, err);
     if (!rc)
-        rc = ctx->session->ops->join(ctx->session, comm_listener_endpoint(ctx->listener),
-                                     ctx->generation, &group, err);
+        rc = ctx->session->ops->join(ctx->session, comm_listener_endpoint(ctx->group.listener),
+                                     ctx->group.generation, &group, err);
     if (rc)
         return rc;
     struct comm_options options = {
@@ -178,51 +173,26 @@ static int join_next(struct wk_context *ctx, struct error *err)
         .generation = group.generation,
     };
     memcpy(options.secret, group.secret, sizeof(options.secret));
-    (void)str_copy(ctx->resume_from, sizeof(ctx->resume_from), group.resume_from);
+    (void)str_copy(ctx->group.resume_from, sizeof(ctx->group.resume_from), group.resume_from);
     rc = connect_group(ctx, &options, err);
-    ctx->local_rank = group.local_rank;
+    ctx->group.local_rank = group.local_rank;
     session_group_fini(&group);
     return rc;
-}
-
-void context_leave(struct wk_context *ctx)
-{
-    (void)pthread_mutex_lock(&ctx->lock);
-    struct wk_comm *comm = ctx->comm;
-    ctx->comm = NULL;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    if (comm)
-        units_leave(ctx);
-    wk_comm_close(comm);
-}
-
-bool context_mendable(int code)
-{
-    /* A collective's timeout is not recoverable this way: it would happen again. */
-    return code == WK_EPEER || code == WK_EABORT;
-}
-
-static void report_lost(struct wk_context *ctx)
-{
-    int ranks[LOST_MAX], n = 0;
-    if (ctx->comm)
-        n = wk_comm_lost(ctx->comm, ranks, LOST_MAX);
-    ctx->session->ops->lost(ctx->session, ctx->generation, ranks, n < LOST_MAX ? n : LOST_MAX);
 }
 
 static int join_until_connected(struct wk_context *ctx, struct error *err)
 {
     for (;;) {
-        uint64_t before = ctx->generation;
+        uint64_t before = ctx->group.generation;
         *err = (struct error){0};
         int rc = join_next(ctx, err);
-        if (!rc || ctx->generation == before)
+        if (!rc || ctx->group.generation == before)
             return rc;
         /* It got a generation but could not connect it. */
         if (!context_mendable(rc) && rc != WK_ETIMEOUT && rc != WK_EUNAVAILABLE)
             return rc;
         if (rc != WK_EABORT)
-            report_lost(ctx);
+            context_report_lost(ctx);
         context_leave(ctx); /* it may have broken after connecting */
         usleep(REFORM_PAUSE_US);
     }
@@ -233,14 +203,14 @@ int context_join(struct wk_context *ctx, struct error *err)
     if (ctx->session)
         return join_until_connected(ctx, err);
     int rc = ctx->place.world == 1 ? join_alone(ctx, err) : join_static(ctx, err);
-    return rc && boundary_stopping(ctx) ? error_set(err, WK_ESTOPPED, "asked to stop") : rc;
+    return rc && stop_requested(ctx) ? error_set(err, WK_ESTOPPED, "asked to stop") : rc;
 }
 
 int context_reform(struct wk_context *ctx, struct error *err)
 {
     for (;;) {
         int rc = join_until_connected(ctx, err);
-        if (ctx->rank != 0) /* before the next rank 0 opens them, which it does after all have
+        if (ctx->group.rank != 0) /* before the next rank 0 opens them, which it does after all have
                              * agreed */
             report_release(ctx);
         if (!rc)
@@ -252,54 +222,7 @@ int context_reform(struct wk_context *ctx, struct error *err)
         }
         if (!context_mendable(rc))
             return rc;
-        report_lost(ctx);
+        context_report_lost(ctx);
         context_leave(ctx);
     }
-}
-
-/* Lost ranks are not the program's fault, except those that said goodbye. */
-void context_explain(const struct wk_context *ctx, struct error *err)
-{
-    int lost;
-    if (!ctx->comm || *err->hint || !*units_sentence(ctx))
-        return;
-    if (err->code == WK_EPEER && !wk_comm_lost(ctx->comm, &lost, 1))
-        error_hint(err,
-                   "its loop ended before the others', by an error of its own, which it reports, "
-                   "or a break: to leave together call wk_trigger on any rank and ask wk_triggered "
-                   "on all");
-    if (err->code == WK_EMISMATCH)
-        error_hint(err, "the ranks' loops have parted: all make the same calls and take as many "
-                        "batches, also in an evaluation; what one finds out all learn by "
-                        "wk_triggered or wk_reduce_value");
-}
-
-int context_break(struct wk_context *ctx, int code)
-{
-    if (ctx->phase == STEP_BROKEN)
-        return ctx->error.code;
-    struct error err = {0};
-    (void)error_set(&err, code, "%s", units_sentence(ctx));
-    context_explain(ctx, &err);
-    bool mend = context_mendable(code) && ctx->session;
-    /* Inform the others first: they wait for this rank in collectives that cannot complete. */
-    if (ctx->comm)
-        wk_comm_abort(ctx->comm);
-    units_drain(ctx);
-    if (ctx->saver && ctx->is_sharded)
-        saver_cancel(ctx->saver); /* a part of its checkpoint may never arrive */
-    /* In a gang that is asked to stop a leaving rank is not a loss. */
-    if (mend && code == WK_EPEER && !boundary_stopping(ctx)) {
-        context_notice(ctx, "generation %llu is broken: %s%s%s",
-                       (unsigned long long)ctx->generation, err.text, *err.hint ? "; " : "",
-                       err.hint);
-        report_lost(ctx);
-    }
-    context_leave(ctx);
-    window_roll_back(ctx);
-    if (mend)
-        return 0;
-    if (boundary_stopping(ctx))
-        (void)error_set(&err, WK_ESTOPPED, "asked to stop");
-    return context_fail(ctx, &err);
 }

@@ -3,13 +3,15 @@
 
 #include <worker/worker.h>
 
+#include "libworker/step/break.h"
 #include "libworker/step/context.h"
+#include "libworker/step/gather.h"
 
 /* Sum the weights of all ranks. false: the generation broke, or the error is sticky. */
 static bool add_up(struct wk_context *ctx, double weight, double *ret_total)
 {
     *ret_total = weight;
-    int rc = wk_all_reduce(ctx->comm, ret_total, 1, WK_F64, WK_SUM, NULL);
+    int rc = wk_all_reduce(ctx->group.comm, ret_total, 1, WK_F64, WK_SUM, NULL);
     if (rc)
         (void)context_break(ctx, rc);
     return !rc;
@@ -24,9 +26,9 @@ static bool ready(struct wk_context *ctx)
         (void)error_keep(&err);
         return false;
     }
-    if (!ctx->n_units && ctx->n_owned)
+    if (!ctx->prepared.n_units && ctx->owned.count)
         (void)wk_prepare(ctx, NULL, 0);
-    if (ctx->n_units)
+    if (ctx->prepared.n_units)
         return true;
     (void)error_set(&err, WK_ESTATE, "wk_join before wk_prepare");
     (void)context_misuse(ctx, &err);
@@ -44,14 +46,14 @@ bool wk_join(struct wk_context *ctx, double weight)
         (void)context_fail(ctx, &err);
         return false;
     }
-    uint64_t generation = ctx->generation;
+    uint64_t generation = ctx->group.generation;
     for (;;) {
         if (!boundary_pass(ctx, SOURCE_OWN))
             return false;
         if (context_rests(ctx))
             return true; /* this pass has no effect */
         /* The weight and the share of the data are from the old membership. */
-        if (ctx->generation != generation) {
+        if (ctx->group.generation != generation) {
             window_void(ctx);
             units_show_bound(ctx); /* the new generation may have moved the parameters */
             return true;
@@ -65,10 +67,10 @@ bool wk_join(struct wk_context *ctx, double weight)
     }
     window_deal(ctx, SOURCE_OWN);
     /* No rank has more data for a window that has begun: a pass without data ends it. */
-    ctx->ends = total == 0;
-    ctx->weight = total;
-    ctx->weighed = false;
-    ctx->joins++;
+    ctx->step.ends = total == 0;
+    ctx->step.weight = total;
+    ctx->step.weighed = false;
+    ctx->step.joins++;
     units_share(ctx, weight);
     /* The program's own passes read parameters at any time. */
     units_gather(ctx);

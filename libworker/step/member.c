@@ -1,9 +1,12 @@
-/* The facts of a generation's members, and whether they prepared the same objects. */
+#include "libworker/step/member.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/str.h"
-#include "libworker/step/shards.h"
+#include "libworker/step/agree_memory.h"
+#include "libworker/step/context.h"
+#include "libworker/step/hand_off.h"
 
 static int64_t digest(const struct wk_model *model)
 {
@@ -21,23 +24,23 @@ static struct member describe(const struct wk_context *ctx)
 {
     struct units_count count = units_count(ctx);
     struct member member = {
-        .has_state = ctx->has_state,
-        .is_partial = ctx->is_partial,
-        .step = ctx->numbers.step,
+        .trained = ctx->state.trained,
+        .partial = ctx->state.partial,
+        .step = ctx->state.numbers.step,
         .windows = count.windows,
         .taken = count.taken,
-        .units = ctx->n_units,
-        .loaders = ctx->n_loaders,
-        .schedulers = ctx->n_schedulers,
-        .born = (int64_t)ctx->born,
-        .part = ctx->torn ? -1 : ctx->part,
-        .parts_of = ctx->parts,
-        .n_handed = ctx->n_handed,
+        .units = ctx->prepared.n_units,
+        .loaders = ctx->prepared.n_loaders,
+        .schedulers = ctx->prepared.n_schedulers,
+        .cut_generation = (int64_t)ctx->cut.generation,
+        .part = ctx->cut.torn ? -1 : ctx->cut.part,
+        .parts_of = ctx->cut.parts,
+        .n_handoffs = ctx->cut.n_handoffs,
     };
-    for (int i = 0; i < ctx->n_handed; i++)
-        member.handed[i] = ctx->handed[i]->part;
-    for (int i = 0; i < ctx->n_units; i++) {
-        const struct unit *unit = &ctx->units[i];
+    for (int i = 0; i < ctx->cut.n_handoffs; i++)
+        member.handoffs[i] = ctx->cut.handoffs[i]->part;
+    for (int i = 0; i < ctx->prepared.n_units; i++) {
+        const struct unit *unit = &ctx->prepared.units[i];
         member.done += unit->numbers.done;
         member.of[i] = (struct member_unit){
             .count = (int64_t)unit->model->count,
@@ -52,17 +55,17 @@ static struct member describe(const struct wk_context *ctx)
 static int check_units(const struct wk_context *ctx, const struct member *own,
                        const struct member *other, int rank, struct error *err)
 {
-    for (int i = 0; i < ctx->n_units; i++) {
+    for (int i = 0; i < ctx->prepared.n_units; i++) {
         const struct member_unit *a = &own->of[i], *b = &other->of[i];
         char which[32] = "another model";
-        if (ctx->n_units > 1)
+        if (ctx->prepared.n_units > 1)
             (void)str_printf(which, sizeof(which), "another model %d", i + 1);
         if (a->count != b->count || a->digest != b->digest || a->params != b->params)
             return error_set(err, WK_EMISMATCH,
                              "rank %d prepared %s: %lld parameters in %lld tensors, rank %d has "
                              "%lld in %lld",
-                             rank, which, (long long)b->count, (long long)b->params, ctx->rank,
-                             (long long)a->count, (long long)a->params);
+                             rank, which, (long long)b->count, (long long)b->params,
+                             ctx->group.rank, (long long)a->count, (long long)a->params);
     }
     return 0;
 }
@@ -70,7 +73,7 @@ static int check_units(const struct wk_context *ctx, const struct member *own,
 static bool same_rest(const struct wk_context *ctx, const struct member *a, const struct member *b)
 {
     bool same = a->loaders == b->loaders && a->schedulers == b->schedulers;
-    for (int i = 0; i < ctx->n_units; i++)
+    for (int i = 0; i < ctx->prepared.n_units; i++)
         same = same && a->of[i].states == b->of[i].states;
     return same;
 }
@@ -78,12 +81,12 @@ static bool same_rest(const struct wk_context *ctx, const struct member *a, cons
 static int check_alike(const struct wk_context *ctx, const struct member *members,
                        struct error *err)
 {
-    const struct member *own = &members[ctx->rank];
-    for (int i = 0; i < ctx->world; i++) {
+    const struct member *own = &members[ctx->group.rank];
+    for (int i = 0; i < ctx->group.world; i++) {
         const struct member *other = &members[i];
         if (other->units != own->units)
             return error_set(err, WK_EMISMATCH, "rank %d prepared %lld models, rank %d has %lld", i,
-                             (long long)other->units, ctx->rank, (long long)own->units);
+                             (long long)other->units, ctx->group.rank, (long long)own->units);
         int rc = check_units(ctx, own, other, i, err);
         if (!rc && !same_rest(ctx, own, other))
             rc = error_set(err, WK_EMISMATCH,
@@ -111,25 +114,26 @@ bool member_further(const struct member *a, const struct member *b)
 void member_word(const struct wk_context *ctx, struct word *ret)
 {
     state_numbers(ctx, &ret->numbers);
-    for (int i = 0; i < ctx->n_units; i++)
-        ret->losses[i] = ctx->units[i].loss;
+    for (int i = 0; i < ctx->prepared.n_units; i++)
+        ret->losses[i] = ctx->prepared.units[i].loss;
 }
 
 void member_take_word(struct wk_context *ctx, const struct word *word)
 {
     state_adopt(ctx, &word->numbers);
-    for (int i = 0; i < ctx->n_units; i++)
-        ctx->units[i].loss = word->losses[i];
+    for (int i = 0; i < ctx->prepared.n_units; i++)
+        ctx->prepared.units[i].loss = word->losses[i];
 }
 
 int member_gather(struct wk_context *ctx, struct member **ret, struct error *err)
 {
     struct member own = describe(ctx), *members;
-    members = calloc((size_t)ctx->world, sizeof(*members));
+    members = calloc((size_t)ctx->group.world, sizeof(*members));
     int rc = memory_agree(ctx, members, "compare the members", err);
     if (!rc) {
-        rc = wk_all_gather(ctx->comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64, NULL);
-        rc = rc ? error_set(err, rc, "%s", wk_comm_error(ctx->comm))
+        rc = wk_all_gather(ctx->group.comm, &own, members, sizeof(own) / sizeof(int64_t), WK_I64,
+                           NULL);
+        rc = rc ? error_set(err, rc, "%s", wk_comm_error(ctx->group.comm))
                 : check_alike(ctx, members, err);
     }
     if (rc)

@@ -18,8 +18,8 @@ void mixed_open(struct wk_context *ctx)
 {
     const struct settings *settings = &ctx->settings;
     enum wk_dtype type = type_of(settings_text(settings, SETTING_MIXED_PRECISION));
-    ctx->scales = type == WK_F16;
-    ctx->narrowing = (struct narrowing){
+    ctx->mixed.scales = type == WK_F16;
+    ctx->mixed.narrowing = (struct narrowing){
         .kernels = kernel_cpu(),
         .type = type,
         .stochastic = settings_integer(settings, SETTING_STOCHASTIC_ROUNDING),
@@ -37,12 +37,12 @@ int mixed_open_unit(struct unit *unit, struct error *err)
         .backoff = settings_number(settings, SETTING_LOSS_SCALE_BACKOFF),
         .interval = settings_integer(settings, SETTING_LOSS_SCALE_INTERVAL),
     };
-    return unit->ctx->scales ? scaler_init(&unit->scaler, &options, err) : 0;
+    return unit->ctx->mixed.scales ? scaler_init(&unit->scaler, &options, err) : 0;
 }
 
 double mixed_scale(const struct unit *unit)
 {
-    return unit->ctx->scales ? unit->scaler.scale : 1;
+    return unit->ctx->mixed.scales ? unit->scaler.scale : 1;
 }
 
 /* Gradients are summed in place, so with several ranks the origin is unknown. */
@@ -54,7 +54,7 @@ static int refuse_gradient(struct unit *unit, double loss, struct error *err)
     if (rc)
         return rc;
     char of[128] = "";
-    if (ctx->n_units > 1)
+    if (ctx->prepared.n_units > 1)
         (void)str_printf(of, sizeof(of), " of model %d", unit_number(unit));
     return error_set(
         err, WK_EOVERFLOW,
@@ -62,9 +62,9 @@ static int refuse_gradient(struct unit *unit, double loss, struct error *err)
         "parameters are those of the step before. If norms grew before, a lower rate, a longer "
         "warm-up or clip_grad_norm helps; else look at this batch, and at passes of the program's "
         "own",
-        (long long)ctx->numbers.step + 1, index < 0 ? "some parameter" : "parameter ",
+        (long long)ctx->state.numbers.step + 1, index < 0 ? "some parameter" : "parameter ",
         index < 0 ? "" : unit->model->params[index].name, of,
-        ctx->world > 1 ? ", summed over the ranks," : "", loss);
+        ctx->group.world > 1 ? ", summed over the ranks," : "", loss);
 }
 
 static int refuse_loss(const struct wk_context *ctx, double loss, struct error *err)
@@ -74,7 +74,7 @@ static int refuse_loss(const struct wk_context *ctx, double loss, struct error *
         "step %lld is not done: the loss (%g) is not finite; the parameters are those of the step "
         "before. If it grew before, a lower rate, a longer warm-up or clip_grad_norm helps; else "
         "look at this batch",
-        (long long)ctx->numbers.step + 1, loss);
+        (long long)ctx->state.numbers.step + 1, loss);
 }
 
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
@@ -87,7 +87,7 @@ int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
     if (rc)
         return rc;
     finite = finite && isfinite(unit->grad_scale);
-    if (ctx->scales)
+    if (ctx->mixed.scales)
         return scaler_update(&unit->scaler, finite && isfinite(loss), ret_skip, err);
     if (!isfinite(loss))
         return refuse_loss(ctx, loss, err);
@@ -96,7 +96,7 @@ int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
 
 void mixed_numbers(const struct unit *unit, struct unit_numbers *ret)
 {
-    ret->loss_scale = unit->ctx->scales ? unit->scaler.scale : 0;
+    ret->loss_scale = unit->ctx->mixed.scales ? unit->scaler.scale : 0;
     ret->clean_steps = unit->scaler.clean_steps;
     ret->skipped_steps = unit->scaler.skipped;
 }
@@ -104,7 +104,7 @@ void mixed_numbers(const struct unit *unit, struct unit_numbers *ret)
 /* A run that continues in fp16 from a run without it begins with the settings' scale. */
 void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers)
 {
-    if (!unit->ctx->scales || !(numbers->loss_scale > 0))
+    if (!unit->ctx->mixed.scales || !(numbers->loss_scale > 0))
         return;
     unit->scaler.scale = numbers->loss_scale;
     unit->scaler.clean_steps = numbers->clean_steps;
@@ -130,7 +130,7 @@ double wk_backward_scale(const struct wk_model *model)
 
 bool wk_step_skipped(const struct wk_context *ctx)
 {
-    return ctx->skipped;
+    return ctx->step.skipped;
 }
 
 int64_t wk_skipped_steps(const struct wk_context *ctx)

@@ -38,7 +38,7 @@ int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *option
     if (rc || !ctx)
         return tell(ctx, rc, &err);
     (*ret_loader)->maker = ctx;
-    list_push_back(&ctx->made, &(*ret_loader)->made);
+    list_push_back(&ctx->owned.loaders, &(*ret_loader)->made);
     return 0;
 }
 
@@ -86,8 +86,8 @@ int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_options *
     if (!ctx)
         return tell(
             ctx, error_set(&err, WK_EINVAL, "wk_optimizer_new in NULL instead of a context"), &err);
-    if (ctx->error.code)
-        return ctx->error.code;
+    if (ctx->failure.sticky.code)
+        return ctx->failure.sticky.code;
     if (optimizer_options_check(options, &err))
         return tell(ctx, err.code, &err);
     const char *kind = settings_text(&ctx->settings, SETTING_OPTIMIZER);

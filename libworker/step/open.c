@@ -1,82 +1,20 @@
-/* Opening and closing a context, and its queries. */
+/* Opening and closing a context, and its settings. */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/config/remark.h"
-#include "libworker/step/shards.h"
-#include "libworker/step/prepare.h"
+#include "libworker/step/bind.h"
+#include "libworker/step/break.h"
+#include "libworker/step/context.h"
+#include "libworker/step/generation.h"
+#include "libworker/step/hand_off.h"
+#include "libworker/step/signal.h"
 
 extern char **environ;
-
-int64_t context_now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-int64_t context_now_ms(void)
-{
-    return context_now_ns() / 1000000;
-}
-
-int context_fail(struct wk_context *ctx, const struct error *err)
-{
-    if (ctx->error.code)
-        return ctx->error.code;
-    ctx->error = *err;
-    context_explain(ctx, &ctx->error);
-    if (*ctx->error.hint) { /* programs see one sentence, so append the hint */
-        size_t used = strlen(ctx->error.text);
-        (void)snprintf(ctx->error.text + used, sizeof(ctx->error.text) - used, "; %s",
-                       ctx->error.hint);
-    }
-    return ctx->error.code;
-}
-
-int context_misuse(struct wk_context *ctx, const struct error *err)
-{
-    ctx->misused = ctx->misused || !ctx->error.code;
-    return context_fail(ctx, err);
-}
-
-int context_refuse(struct wk_context *ctx, int code, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(ctx->refused, sizeof(ctx->refused), fmt, ap);
-    va_end(ap);
-    return code;
-}
-
-int context_hear(void *arg, const struct error *err, bool lasting)
-{
-    return lasting ? context_misuse(arg, err) : context_refuse(arg, err->code, "%s", err->text);
-}
-
-void context_notice(struct wk_context *ctx, const char *fmt, ...)
-{
-    char text[sizeof(ctx->last_notice)];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    (void)pthread_mutex_lock(&ctx->lock);
-    (void)str_copy(ctx->last_notice, sizeof(ctx->last_notice), text);
-    int rank = ctx->rank;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    if (ctx->notice)
-        ctx->notice(ctx->notice_arg, text);
-    else if (ctx->notices)
-        (void)fprintf(ctx->notices, "muster: rank %d: %s\n", rank, text);
-}
 
 static const char *process_variable(void *arg, const char *name)
 {
@@ -98,30 +36,20 @@ static const char *variable(const struct context_seams *seams, const char *name)
     return text ? text : "";
 }
 
-/* End the collectives of the old generation: called on the session's thread. */
+/* On the session's thread: end the collectives of the old generation. */
 static void abort_generation(void *arg, uint64_t generation)
 {
-    struct wk_context *ctx = arg;
-    (void)pthread_mutex_lock(&ctx->lock);
-    if (ctx->comm && ctx->generation == generation)
-        wk_comm_abort(ctx->comm);
-    (void)pthread_mutex_unlock(&ctx->lock);
+    membership_abort(&((struct wk_context *)arg)->group, generation);
 }
 
 static bool interrupted(void *arg)
 {
-    return signal_count() > ((struct wk_context *)arg)->signals_seen;
+    return signal_count() > ((struct wk_context *)arg)->stop.signals_seen;
 }
 
-static void tell_status(void *arg, struct wk_comm_status *ret)
+static void read_status(void *arg, struct wk_comm_status *ret)
 {
-    struct wk_context *ctx = arg;
-    (void)pthread_mutex_lock(&ctx->lock);
-    if (ctx->comm)
-        comm_longest_wait(ctx->comm, ret);
-    else
-        *ret = ctx->connecting;
-    (void)pthread_mutex_unlock(&ctx->lock);
+    membership_status(&((struct wk_context *)arg)->group, ret);
 }
 
 /* From the named file, else from the variable that agents before 0.1 set. */
@@ -170,7 +98,7 @@ static int open_session(struct wk_context *ctx, const struct context_seams *seam
     if (!rc && ctx->session) {
         ctx->session->abort = abort_generation;
         ctx->session->abort_arg = ctx;
-        ctx->session->status = tell_status;
+        ctx->session->status = read_status;
         ctx->session->status_arg = ctx;
         ctx->session->interrupted = interrupted;
         ctx->session->interrupted_arg = ctx;
@@ -188,7 +116,7 @@ static void remark_cpu(struct wk_context *ctx, const struct context_seams *seams
 {
     const char *wanted = variable(seams, KERNEL_VARIABLE);
     char advice[KERNEL_ADVICE_MAX];
-    if (ctx->local_rank != 0)
+    if (ctx->group.local_rank != 0)
         return;
     kernel_advice(kernel_simd(), advice);
     if (*advice)
@@ -196,7 +124,7 @@ static void remark_cpu(struct wk_context *ctx, const struct context_seams *seams
     if (*wanted && !kernel_named(wanted))
         context_notice(ctx,
                        KERNEL_VARIABLE " is %s, of which this machine has no kernels: %s is used",
-                       wanted, ctx->kernels->name);
+                       wanted, ctx->kernels.best->name);
 }
 
 static int open_all(struct wk_context *ctx, const struct wk_options *options,
@@ -211,7 +139,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
     int rc = settings_read(&input, &ctx->settings, err);
     if (!rc)
         rc = place_read(seams->environment, &ctx->place, err);
-    ctx->rank = ctx->place.rank; /* for messages, also of a rank that never joins */
+    ctx->group.rank = ctx->place.rank; /* for messages, also of a rank that never joins */
     if (!rc)
         rc = open_session(ctx, seams, err);
     if (!rc)
@@ -220,11 +148,11 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
         rc = save_open(ctx, err);
     if (rc)
         return rc;
-    ctx->numbers.total_steps = settings_integer(&ctx->settings, SETTING_TOTAL_STEPS);
-    rng_seed(&ctx->rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
-    ctx->numbers.rng = ctx->rng;
+    ctx->state.numbers.total_steps = settings_integer(&ctx->settings, SETTING_TOTAL_STEPS);
+    rng_seed(&ctx->state.rng, (uint64_t)settings_integer(&ctx->settings, SETTING_SEED));
+    ctx->state.numbers.rng = ctx->state.rng;
     remark_cpu(ctx, seams);
-    if (ctx->rank == 0)
+    if (ctx->group.rank == 0)
         settings_remark(&ctx->settings, seams->environment, notice_remark, ctx);
     return report_open(ctx, seams->quiet ? NULL : stdout, err);
 }
@@ -238,19 +166,18 @@ int context_open(const struct wk_options *options, const struct context_seams *s
         (void)error_set(&err, WK_ENOMEM, "no memory for a context");
         return error_keep(&err);
     }
-    (void)pthread_mutex_init(&ctx->lock, NULL);
-    ctx->notice = options ? options->notice : NULL;
-    ctx->notice_arg = options ? options->notice_arg : NULL;
-    ctx->notices = seams->quiet ? NULL : stderr;
+    (void)pthread_mutex_init(&ctx->notices.lock, NULL);
+    membership_init(&ctx->group);
+    saving_init(&ctx->saving);
+    ctx->notices.call = options ? options->notice : NULL;
+    ctx->notices.arg = options ? options->notice_arg : NULL;
+    ctx->notices.file = seams->quiet ? NULL : stderr;
     ctx->session = seams->session;
-    ctx->kernels = seams->kernels ? seams->kernels : kernel_cpu();
-    ctx->world = 1;
-    ctx->saved_step = -1;
-    ctx->folder_fd = -1;
-    ctx->leader = SOURCE_NONE;
-    list_init(&ctx->made);
+    ctx->kernels.best = seams->kernels ? seams->kernels : kernel_cpu();
+    ctx->step.leader = SOURCE_NONE;
+    list_init(&ctx->owned.loaders);
     signal_watch();
-    ctx->signals_seen = signal_count();
+    ctx->stop.signals_seen = signal_count();
     int rc = open_all(ctx, options, seams, &err);
     return rc ? context_fail(ctx, &err) : 0;
 }
@@ -266,13 +193,13 @@ int wk_open(const struct wk_options *options, struct wk_context **ret_ctx)
 static bool lacks_its_start(const struct wk_context *ctx)
 {
     const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
-    return ctx->n_units && *wanted && strcmp(wanted, "latest") != 0 && !*ctx->resume_from &&
-           !ctx->has_state;
+    return ctx->prepared.n_units && *wanted && strcmp(wanted, "latest") != 0 &&
+           !*ctx->group.resume_from && !ctx->state.trained;
 }
 
 static int exit_code(const struct wk_context *ctx)
 {
-    switch (ctx->error.code) {
+    switch (ctx->failure.sticky.code) {
     case 0:
         return 0;
     case WK_ESTOPPED:
@@ -285,7 +212,7 @@ static int exit_code(const struct wk_context *ctx)
     case WK_EMISMATCH:
         return wk_steps(ctx) ? 1 : WK_EXIT_CONFIG;
     case WK_ESTATE: /* may also be caused by another program, which may end */
-        return ctx->misused && !wk_steps(ctx) ? WK_EXIT_CONFIG : 1;
+        return ctx->failure.misused && !wk_steps(ctx) ? WK_EXIT_CONFIG : 1;
     case WK_ENOTFOUND:
         return lacks_its_start(ctx) ? WK_EXIT_CONFIG : 1;
     default:
@@ -293,23 +220,13 @@ static int exit_code(const struct wk_context *ctx)
     }
 }
 
-/* They may outlive the context. */
-static void forget_loaders(struct wk_context *ctx)
-{
-    while (!list_empty(&ctx->made)) {
-        struct wk_loader *loader = list_entry(ctx->made.next, struct wk_loader, made);
-        loader->maker = NULL;
-        list_remove(&loader->made);
-    }
-}
-
 /* A loop that forgot the passes, or wk_step, ends as one that has trained does. */
 static void remark_untrained(struct wk_context *ctx)
 {
-    if (ctx->error.code || ctx->rank != 0 || wk_steps(ctx))
+    if (ctx->failure.sticky.code || ctx->group.rank != 0 || wk_steps(ctx))
         return;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        if (!ctx->loaders[i]->options.evaluation && ctx->loaders[i]->cursor > 0) {
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        if (!ctx->prepared.loaders[i]->options.evaluation && ctx->prepared.loaders[i]->cursor > 0) {
             context_notice(ctx, "the training ends without a step, though batches were dealt: the "
                                 "loop has no wk_step (or wk_update)");
             return;
@@ -326,84 +243,41 @@ int wk_close(struct wk_context *ctx)
      * triggered to. */
     window_end_step(ctx);
     remark_untrained(ctx);
-    if (!code && (!ctx->is_sharded || ctx->all_triggered) && save_last(ctx, &err)) {
+    if (!code && (!ctx->cut.is_sharded || ctx->loop.all_triggered) && save_last(ctx, &err)) {
         (void)context_fail(ctx, &err);
         code = exit_code(ctx);
     }
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->closing = true;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    saver_free(ctx->saver);
+    save_close(ctx);
     context_leave(ctx);
-    handed_clear(ctx);
-    prepare_undo(ctx);
-    for (int i = 0; i < ctx->n_units; i++)
-        free(ctx->configs[i]);
-    forget_loaders(ctx);
+    handoffs_clear(ctx);
+    bind_undo(ctx);
+    for (int i = 0; i < ctx->prepared.n_units; i++)
+        free(ctx->prepared.configs[i]);
     owned_free(ctx);
     if (ctx->session)
         ctx->session->ops->free(ctx->session);
-    comm_listener_close(ctx->listener);
-    if (ctx->track_open)
-        track_fini(&ctx->track);
-    profile_fini(&ctx->profile);
+    report_close(ctx);
     settings_fini(&ctx->settings);
-    if (ctx->folder_fd >= 0)
-        close(ctx->folder_fd);
+    saving_fini(&ctx->saving);
+    membership_fini(&ctx->group);
+    (void)pthread_mutex_destroy(&ctx->notices.lock);
     signal_unwatch();
-    (void)pthread_mutex_destroy(&ctx->lock);
     free(ctx);
     return code;
 }
 
-int wk_status(const struct wk_context *ctx)
+struct wk_context *wk_begin(const struct wk_options *options)
 {
-    return ctx->error.code;
+    struct wk_context *ctx = NULL;
+    (void)wk_open(options, &ctx);
+    return ctx;
 }
 
-const char *wk_last_error(const struct wk_context *ctx)
+int wk_finish(struct wk_context *ctx)
 {
-    if (!ctx)
-        return error_kept();
-    return ctx->error.code ? ctx->error.text : ctx->refused;
-}
-
-const char *wk_last_notice(struct wk_context *ctx)
-{
-    (void)pthread_mutex_lock(&ctx->lock);
-    (void)str_copy(ctx->shown_notice, sizeof(ctx->shown_notice), ctx->last_notice);
-    (void)pthread_mutex_unlock(&ctx->lock);
-    return ctx->shown_notice;
-}
-
-int wk_rank(const struct wk_context *ctx)
-{
-    return ctx->rank;
-}
-
-int wk_world(const struct wk_context *ctx)
-{
-    return ctx->world;
-}
-
-int wk_local_rank(const struct wk_context *ctx)
-{
-    return ctx->local_rank;
-}
-
-bool wk_is_main(const struct wk_context *ctx)
-{
-    return ctx->rank == 0;
-}
-
-uint64_t wk_generation(const struct wk_context *ctx)
-{
-    return ctx->generation;
-}
-
-struct wk_comm *wk_communicator(struct wk_context *ctx)
-{
-    return context_rests(ctx) ? NULL : ctx->comm;
+    if (ctx)
+        wk_print_error(ctx, stderr);
+    return wk_close(ctx);
 }
 
 const char *wk_config_value(const struct wk_context *ctx, const char *name)

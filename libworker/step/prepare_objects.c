@@ -1,10 +1,11 @@
-/* Sorts the objects of wk_prepare into units. */
+#include "libworker/step/prepare_objects.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "libworker/parallel/custom.h"
 #include "libworker/step/context.h"
-#include "libworker/step/prepare.h"
+#include "libworker/step/prepare_settings.h"
 
 /* Optimizers that still need their models. */
 struct optimizers {
@@ -31,9 +32,9 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
     units_each(unit, ctx)
         if (unit->model == model)
             return 0;
-    if (ctx->n_units == NUMBERS_UNITS_MAX)
+    if (ctx->prepared.n_units == NUMBERS_UNITS_MAX)
         return error_set(err, WK_EINVAL, "more than %d models", NUMBERS_UNITS_MAX);
-    ctx->units[ctx->n_units++] =
+    ctx->prepared.units[ctx->prepared.n_units++] =
         (struct unit){.ctx = ctx, .model = model, .grad_scale = 1, .share = 1, .loss = (double)NAN};
     return 0;
 }
@@ -62,11 +63,11 @@ static int take_object(struct wk_context *ctx, const struct wk_object *object,
         return append((void **)optimizers->list, &optimizers->count, NUMBERS_UNITS_MAX,
                       object->object, "optimizers", err);
     case WK_OBJECT_LOADER:
-        return append((void **)ctx->loaders, &ctx->n_loaders, NUMBERS_LOADERS_MAX, object->object,
-                      "loaders", err);
+        return append((void **)ctx->prepared.loaders, &ctx->prepared.n_loaders, NUMBERS_LOADERS_MAX,
+                      object->object, "loaders", err);
     case WK_OBJECT_SCHEDULER:
-        return append((void **)ctx->schedulers, &ctx->n_schedulers, NUMBERS_SCHEDULERS_MAX,
-                      object->object, "schedulers", err);
+        return append((void **)ctx->prepared.schedulers, &ctx->prepared.n_schedulers,
+                      NUMBERS_SCHEDULERS_MAX, object->object, "schedulers", err);
     }
     return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object->kind);
 }
@@ -78,11 +79,11 @@ static int give_optimizer(struct wk_context *ctx, struct wk_optimizer *optimizer
 {
     struct unit *unit;
     const char *name = optimizer->ops->name;
-    if (!optimizer->over && ctx->n_units > 1)
+    if (!optimizer->over && ctx->prepared.n_units > 1)
         return error_set(err, WK_EINVAL,
                          "there are %d models, and the one that optimizer %d (%s) updates is not "
                          "set: call wk_optimizer_over",
-                         ctx->n_units, number, name);
+                         ctx->prepared.n_units, number, name);
     units_each(unit, ctx) {
         if (optimizer->over && unit->model != optimizer->over)
             continue;
@@ -167,14 +168,14 @@ static int check_loader(const struct wk_context *ctx, const struct wk_loader *lo
 static int check_objects(const struct wk_context *ctx, struct error *err)
 {
     const struct unit *unit;
-    int rc = ctx->n_units ? 0 : error_set(err, WK_EINVAL, "there is no model to train");
+    int rc = ctx->prepared.n_units ? 0 : error_set(err, WK_EINVAL, "there is no model to train");
     units_each(unit, ctx)
         rc = rc ? rc : check_unit(ctx, unit, err);
-    for (int i = 0; i < ctx->n_schedulers && !rc; i++)
-        if (!has_optimizer(ctx, ctx->schedulers[i]->optimizer))
+    for (int i = 0; i < ctx->prepared.n_schedulers && !rc; i++)
+        if (!has_optimizer(ctx, ctx->prepared.schedulers[i]->optimizer))
             rc = error_set(err, WK_EINVAL, "a scheduler's optimizer is not prepared with it");
-    for (int i = 0; i < ctx->n_loaders && !rc; i++)
-        rc = check_loader(ctx, ctx->loaders[i], err);
+    for (int i = 0; i < ctx->prepared.n_loaders && !rc; i++)
+        rc = check_loader(ctx, ctx->prepared.loaders[i], err);
     return rc;
 }
 
@@ -185,12 +186,12 @@ int prepare_take(struct wk_context *ctx, const struct wk_object *objects, int n_
     int rc = 0;
     for (int i = 0; i < n_objects && !rc; i++)
         rc = take_object(ctx, &objects[i], &optimizers, err);
-    if (!rc && ctx->n_units)
+    if (!rc && ctx->prepared.n_units)
         rc = give_optimizers(ctx, &optimizers, err);
     rc = rc ? rc : check_objects(ctx, err);
     if (rc) {
-        memset(ctx->units, 0, sizeof(ctx->units));
-        ctx->n_units = ctx->n_loaders = ctx->n_schedulers = 0;
+        memset(ctx->prepared.units, 0, sizeof(ctx->prepared.units));
+        ctx->prepared.n_units = ctx->prepared.n_loaders = ctx->prepared.n_schedulers = 0;
     }
     return rc;
 }
@@ -203,10 +204,10 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
         return false; /* not the optimizer of a model without one */
     units_each(unit, ctx)
         found = found || object == unit->model || object == unit->optimizer;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        found = found || object == ctx->loaders[i];
-    for (int i = 0; i < ctx->n_schedulers; i++)
-        found = found || object == ctx->schedulers[i];
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        found = found || object == ctx->prepared.loaders[i];
+    for (int i = 0; i < ctx->prepared.n_schedulers; i++)
+        found = found || object == ctx->prepared.schedulers[i];
     return found;
 }
 
@@ -214,13 +215,13 @@ bool prepare_knows(const struct wk_context *ctx, const void *object)
 static void remark_end(struct wk_context *ctx)
 {
     bool endless = false;
-    for (int i = 0; i < ctx->n_loaders; i++) {
-        const struct wk_loader_options *options = &ctx->loaders[i]->options;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++) {
+        const struct wk_loader_options *options = &ctx->prepared.loaders[i]->options;
         if (!options->evaluation && (options->epochs || options->batches))
             return;
         endless = endless || !options->evaluation;
     }
-    if (endless && !ctx->numbers.total_steps)
+    if (endless && !ctx->state.numbers.total_steps)
         context_notice(ctx, "this training never ends by itself: total_steps is not set and its "
                             "loader's epochs are 0; it continues until the program leaves the "
                             "loop, or Ctrl-C, SIGTERM or `muster cancel` stops it");
@@ -235,7 +236,7 @@ static void remark_untouched(struct unit *unit)
     bool narrow = false;
     for (int i = 0; i < model->n_params; i++)
         narrow = narrow || model_reads_low(&model->params[i]);
-    if (ctx->narrowing.type != WK_F32 && !narrow)
+    if (ctx->mixed.narrowing.type != WK_F32 && !narrow)
         context_notice(ctx,
                        "mixed_precision %s rounds no parameter of model %d: it is for those of two "
                        "or more dimensions, of which it has none, and for buffers with `narrow`",
@@ -252,13 +253,13 @@ static void remark_untouched(struct unit *unit)
 void prepare_remark(struct wk_context *ctx)
 {
     struct unit *unit;
-    if (ctx->rank != 0)
+    if (ctx->group.rank != 0)
         return;
     remark_end(ctx);
     units_each(unit, ctx)
         remark_untouched(unit);
-    for (int i = 0; i < ctx->n_loaders; i++) {
-        const struct wk_loader *loader = ctx->loaders[i];
+    for (int i = 0; i < ctx->prepared.n_loaders; i++) {
+        const struct wk_loader *loader = ctx->prepared.loaders[i];
         if (!loader->options.evaluation && loader->options.batch > loader->samples)
             context_notice(ctx,
                            "loader %d: a batch of %lld samples is more than its source has, so "

@@ -1,10 +1,10 @@
-/* The settings that wk_prepare uses, and whether they are compatible. */
+#include "libworker/step/prepare_settings.h"
+
 #include <string.h>
 
 #include "common/settings/mesh.h"
 #include "libworker/config/remark.h"
 #include "libworker/step/context.h"
-#include "libworker/step/prepare.h"
 
 enum strategy_kind prepare_strategy(const struct wk_context *ctx)
 {
@@ -45,5 +45,5 @@ int prepare_check_settings(const struct wk_context *ctx, struct error *err)
     if (!rc && strlen(settings_text(settings, SETTING_RESUME_FROM)) >= CHECKPOINT_PATH_MAX)
         rc = error_set(err, WK_EINVAL, "resume_from is too long: at most %d bytes",
                        CHECKPOINT_PATH_MAX - 1);
-    return rc ? rc : settings_mesh(&sizes, cuts, ctx->world, err);
+    return rc ? rc : settings_mesh(&sizes, cuts, ctx->group.world, err);
 }

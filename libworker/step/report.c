@@ -1,8 +1,10 @@
-/* Metrics of a step: to the coordinator, to log files and to the terminal. */
+#include "libworker/step/report.h"
+
 #include <math.h>
 #include <stdio.h>
 
 #include "common/base/str.h"
+#include "libworker/step/clock.h"
 #include "libworker/step/context.h"
 
 enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
@@ -10,7 +12,7 @@ enum { NAME_BYTES = SESSION_METRIC_NAME_MAX };
 /* False without a session and in the first generation of a job: its files begin. */
 static bool goes_on(const struct wk_context *ctx)
 {
-    return ctx->session && ctx->generation > 1;
+    return ctx->session && ctx->group.generation > 1;
 }
 
 static int open_files(struct wk_context *ctx, struct error *err)
@@ -20,10 +22,11 @@ static int open_files(struct wk_context *ctx, struct error *err)
         .csv = settings_text(&ctx->settings, SETTING_LOG_CSV),
         .events = settings_text(&ctx->settings, SETTING_LOG_TENSORBOARD),
     };
-    int rc = track_open(&ctx->track, &files, context_now_ns(), err);
+    int rc = track_open(&ctx->reports.track, &files, context_now_ns(), err);
     return rc ? rc
-              : profile_trace(&ctx->profile, settings_text(&ctx->settings, SETTING_TRACE_FILE),
-                              ctx->rank, goes_on(ctx), err);
+              : profile_trace(&ctx->reports.profile,
+                              settings_text(&ctx->settings, SETTING_TRACE_FILE), ctx->group.rank,
+                              goes_on(ctx), err);
 }
 
 /* Training that has begun continues without logs. */
@@ -40,11 +43,11 @@ int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
         .progress = progress,
         .every = settings_integer(&ctx->settings, SETTING_LOG_EVERY),
     };
-    profile_init(&ctx->profile);
-    int rc = track_init(&ctx->track, &options, context_now_ns(), err);
-    ctx->track_open = !rc;
-    ctx->keeps_files = !rc && ctx->rank == 0;
-    if (!ctx->keeps_files)
+    profile_init(&ctx->reports.profile);
+    int rc = track_init(&ctx->reports.track, &options, context_now_ns(), err);
+    ctx->reports.is_open = !rc;
+    ctx->reports.keeps_files = !rc && ctx->group.rank == 0;
+    if (!ctx->reports.keeps_files)
         return rc;
     if (goes_on(ctx))
         follow_files(ctx);
@@ -53,31 +56,39 @@ int report_open(struct wk_context *ctx, FILE *progress, struct error *err)
     return rc;
 }
 
+void report_close(struct wk_context *ctx)
+{
+    if (ctx->reports.is_open)
+        track_fini(&ctx->reports.track);
+    profile_fini(&ctx->reports.profile);
+}
+
 void report_release(struct wk_context *ctx)
 {
-    if (!ctx->track_open || !ctx->keeps_files)
+    if (!ctx->reports.is_open || !ctx->reports.keeps_files)
         return;
-    ctx->keeps_files = false;
-    track_close(&ctx->track);
-    profile_end_trace(&ctx->profile);
+    ctx->reports.keeps_files = false;
+    track_close(&ctx->reports.track);
+    profile_end_trace(&ctx->reports.profile);
 }
 
 void report_follow(struct wk_context *ctx)
 {
-    if (!ctx->track_open || ctx->keeps_files || ctx->rank != 0)
+    if (!ctx->reports.is_open || ctx->reports.keeps_files || ctx->group.rank != 0)
         return;
-    ctx->keeps_files = true;
+    ctx->reports.keeps_files = true;
     follow_files(ctx);
 }
 
 void report_one(struct wk_context *ctx, const char *name, double value)
 {
-    if (ctx->rank != 0)
+    if (ctx->group.rank != 0)
         return;
     if (ctx->session)
-        ctx->session->ops->metric(ctx->session, ctx->numbers.step, name, value);
-    if (track_metric(&ctx->track, ctx->numbers.step, name, value) && !ctx->track_failed) {
-        ctx->track_failed = true;
+        ctx->session->ops->metric(ctx->session, ctx->state.numbers.step, name, value);
+    if (track_metric(&ctx->reports.track, ctx->state.numbers.step, name, value) &&
+        !ctx->reports.failed) {
+        ctx->reports.failed = true;
         context_notice(ctx, "log_file cannot be written any more");
     }
 }
@@ -97,7 +108,7 @@ static void report_unit(struct unit *unit, const char *name, double value)
 static void report_profile(struct wk_context *ctx)
 {
     struct profile_means means;
-    profile_take(&ctx->profile, &means);
+    profile_take(&ctx->reports.profile, &means);
     for (int i = 0; i < PROFILE_COUNT; i++) {
         char name[NAME_BYTES];
         (void)str_printf(name, sizeof(name), "profile/%s", profile_name((enum profile_phase)i));
@@ -110,7 +121,7 @@ static void report_profile(struct wk_context *ctx)
 static void report_sometimes(struct unit *unit)
 {
     report_unit(unit, "learning_rate", wk_optimizer_rate(unit->optimizer));
-    if (unit->ctx->scales) {
+    if (unit->ctx->mixed.scales) {
         report_unit(unit, "loss_scale", unit->scaler.scale);
         report_unit(unit, "skipped_steps", (double)unit->scaler.skipped);
     }
@@ -122,12 +133,13 @@ void report_step(struct wk_context *ctx, double tokens)
 {
     struct unit *unit, *main = units_main(ctx);
     if (ctx->session)
-        ctx->session->ops->progress(ctx->session, ctx->numbers.step, ctx->numbers.total_steps);
-    if (ctx->rank != 0)
+        ctx->session->ops->progress(ctx->session, ctx->state.numbers.step,
+                                    ctx->state.numbers.total_steps);
+    if (ctx->group.rank != 0)
         return;
     struct track_step step = {
-        .step = ctx->numbers.step,
-        .total_steps = ctx->numbers.total_steps,
+        .step = ctx->state.numbers.step,
+        .total_steps = ctx->state.numbers.total_steps,
         .loss = main->loss,
         .rate = wk_optimizer_rate(main->optimizer),
         .tokens = tokens,
@@ -136,7 +148,7 @@ void report_step(struct wk_context *ctx, double tokens)
     units_each(unit, ctx)
         if (unit->optimizer && !isnan(unit->loss))
             report_unit(unit, "loss", unit->loss);
-    double rate = track_progress(&ctx->track, &step);
+    double rate = track_progress(&ctx->reports.track, &step);
     if (rate >= 0) {
         report_one(ctx, "tokens_per_second", rate);
         units_each(unit, ctx)

@@ -1,5 +1,5 @@
-/* When checkpoints are written, and which ranks agree on them. Rank 0 writes if all ranks have the
- * same state; otherwise each writes its part. */
+#include "libworker/step/save.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/load.h"
+#include "libworker/step/clock.h"
 #include "libworker/step/context.h"
 
 enum {
@@ -21,19 +22,20 @@ enum {
 static int64_t left_ms(struct wk_context *ctx, int64_t since_ms)
 {
     int64_t past_ms = context_now_ms() - since_ms, grace_ms;
-    int64_t left = ctx->patience_ms - past_ms;
+    int64_t left = ctx->saving.patience_ms - past_ms;
     if (ctx->session && ctx->session->ops->stopping(ctx->session, &grace_ms))
         return left < grace_ms ? left : grace_ms;
-    if (boundary_stopping(ctx) && left > SIGNAL_GRACE_MS - past_ms)
-        return SIGNAL_GRACE_MS - past_ms;
+    if (stop_requested(ctx) && left > STOP_GRACE_MS - past_ms)
+        return STOP_GRACE_MS - past_ms;
     return left;
 }
 
 static bool worth_waiting(struct wk_context *ctx, uint64_t generation, int64_t since_ms)
 {
-    (void)pthread_mutex_lock(&ctx->lock);
-    bool over = ctx->closing || ctx->generation != generation;
-    (void)pthread_mutex_unlock(&ctx->lock);
+    (void)pthread_mutex_lock(&ctx->saving.lock);
+    bool over = ctx->saving.closing;
+    (void)pthread_mutex_unlock(&ctx->saving.lock);
+    over = over || membership_generation(&ctx->group) != generation;
     return !over && left_ms(ctx, since_ms) > 0;
 }
 
@@ -71,28 +73,50 @@ static void report(void *arg, int64_t step, const struct error *err)
     struct wk_context *ctx = arg;
     if (err->code)
         context_notice(ctx, "no checkpoint of step %lld: %s", (long long)step, err->text);
-    (void)pthread_mutex_lock(&ctx->lock);
+    (void)pthread_mutex_lock(&ctx->saving.lock);
     /* A refusal because the generation was over does not concern the next generation. */
-    int64_t pause_ms = err->code == WK_EABORT ? 0 : ctx->save_pause_ms;
-    ctx->save_again = err->code != 0;
-    ctx->save_again_ms = context_now_ms() + pause_ms;
+    int64_t pause_ms = err->code == WK_EABORT ? 0 : ctx->saving.pause_ms;
+    ctx->saving.again = err->code != 0;
+    ctx->saving.again_ms = context_now_ms() + pause_ms;
     if (!err->code)
-        ctx->save_pause_ms = AGAIN_MS;
+        ctx->saving.pause_ms = AGAIN_MS;
     else if (pause_ms)
-        ctx->save_pause_ms = pause_ms < AGAIN_MOST_MS / 2 ? 2 * pause_ms : AGAIN_MOST_MS;
-    (void)pthread_mutex_unlock(&ctx->lock);
+        ctx->saving.pause_ms = pause_ms < AGAIN_MOST_MS / 2 ? 2 * pause_ms : AGAIN_MOST_MS;
+    (void)pthread_mutex_unlock(&ctx->saving.lock);
+}
+
+void saving_init(struct saving *saving)
+{
+    *saving = (struct saving){.saved_step = -1, .folder_fd = -1, .pause_ms = AGAIN_MS};
+    (void)pthread_mutex_init(&saving->lock, NULL);
+}
+
+void save_close(struct wk_context *ctx)
+{
+    struct saving *saving = &ctx->saving;
+    (void)pthread_mutex_lock(&saving->lock);
+    saving->closing = true;
+    (void)pthread_mutex_unlock(&saving->lock);
+    saver_free(saving->saver);
+    saving->saver = NULL;
+}
+
+void saving_fini(struct saving *saving)
+{
+    if (saving->folder_fd >= 0)
+        close(saving->folder_fd);
+    (void)pthread_mutex_destroy(&saving->lock);
 }
 
 int save_open(struct wk_context *ctx, struct error *err)
 {
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
     int64_t comm_timeout_ms = settings_integer(&ctx->settings, SETTING_COMM_TIMEOUT);
-    ctx->patience_ms = settings_integer(&ctx->settings, SETTING_CHECKPOINT_PATIENCE);
+    ctx->saving.patience_ms = settings_integer(&ctx->settings, SETTING_CHECKPOINT_PATIENCE);
     /* The other ranks wait in a barrier for the last checkpoint. */
-    if (ctx->patience_ms > comm_timeout_ms / 2)
-        ctx->patience_ms = comm_timeout_ms / 2;
-    ctx->save_pause_ms = AGAIN_MS;
-    ctx->saved_ms = context_now_ms();
+    if (ctx->saving.patience_ms > comm_timeout_ms / 2)
+        ctx->saving.patience_ms = comm_timeout_ms / 2;
+    ctx->saving.saved_ms = context_now_ms();
     if (!*dir)
         return 0;
     char cwd[CHECKPOINT_PATH_MAX] = "", path[CHECKPOINT_PATH_MAX];
@@ -101,15 +125,15 @@ int save_open(struct wk_context *ctx, struct error *err)
         return error_errno(err, errno, "where checkpoint.dir %s is", dir);
     if (str_printf(path, sizeof(path), "%s%s%s", cwd, *cwd ? "/" : "", dir))
         return error_set(err, WK_EINVAL, "checkpoint.dir is too long");
-    ctx->gate = (struct checkpoint_gate){ctx, prepare_commit, done_commit};
+    ctx->saving.gate = (struct checkpoint_gate){ctx, prepare_commit, done_commit};
     struct saver_options options = {
         .dir = path,
-        .gate = ctx->session ? &ctx->gate : NULL,
+        .gate = ctx->session ? &ctx->saving.gate : NULL,
         .keep = (int)settings_integer(&ctx->settings, SETTING_CHECKPOINT_KEEP),
         .report = report,
         .report_arg = ctx,
     };
-    return saver_new(&options, &ctx->saver, err);
+    return saver_new(&options, &ctx->saving.saver, err);
 }
 
 /* True if a checkpoint can be written there; a missing folder is made. */
@@ -147,7 +171,8 @@ int save_begin(struct wk_context *ctx, bool anew, struct error *err)
     if (!*dir)
         return 0;
     int rc = writable(dir, &why);
-    if (!ctx->session && ctx->folder_fd < 0 && checkpoint_lock(dir, &ctx->folder_fd, err))
+    if (!ctx->session && ctx->saving.folder_fd < 0 &&
+        checkpoint_lock(dir, &ctx->saving.folder_fd, err))
         return error_set(err, WK_EINVAL,
                          "another program that still runs saves to checkpoint.dir %s: wait for its "
                          "end, or name another folder",
@@ -169,9 +194,9 @@ void save_resumed(struct wk_context *ctx, const char *damaged)
 {
     const char *dir = settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR);
     char newest[CHECKPOINT_PATH_MAX];
-    int64_t last = *dir && ctx->rank == 0 && !ctx->session ? last_in(dir) : -1;
-    int64_t step = ctx->numbers.step, total = ctx->numbers.total_steps;
-    ctx->saved_step = step;
+    int64_t last = *dir && ctx->group.rank == 0 && !ctx->session ? last_in(dir) : -1;
+    int64_t step = ctx->state.numbers.step, total = ctx->state.numbers.total_steps;
+    ctx->saving.saved_step = step;
     context_notice(ctx, "resumed from step %lld%s", (long long)step,
                    total && step >= total ? ", total_steps: nothing is left to train" : "");
     if (last > step && (checkpoint_path(dir, last, newest) || strcmp(newest, damaged) != 0))
@@ -183,41 +208,43 @@ void save_resumed(struct wk_context *ctx, const char *damaged)
 
 static bool take_again(struct wk_context *ctx)
 {
-    (void)pthread_mutex_lock(&ctx->lock);
-    bool again = ctx->save_again && context_now_ms() >= ctx->save_again_ms;
-    ctx->save_again = ctx->save_again && !again;
-    (void)pthread_mutex_unlock(&ctx->lock);
+    (void)pthread_mutex_lock(&ctx->saving.lock);
+    bool again = ctx->saving.again && context_now_ms() >= ctx->saving.again_ms;
+    ctx->saving.again = ctx->saving.again && !again;
+    (void)pthread_mutex_unlock(&ctx->saving.lock);
     return again;
 }
 
 /* True if the present state is not in a checkpoint, as far as is known. */
 static bool unsaved(struct wk_context *ctx)
 {
-    (void)pthread_mutex_lock(&ctx->lock);
-    bool failed = ctx->save_again;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    return ctx->numbers.step > 0 && (failed || ctx->saved_step != ctx->numbers.step);
+    (void)pthread_mutex_lock(&ctx->saving.lock);
+    bool failed = ctx->saving.again;
+    (void)pthread_mutex_unlock(&ctx->saving.lock);
+    return ctx->state.numbers.step > 0 &&
+           (failed || ctx->saving.saved_step != ctx->state.numbers.step);
 }
 
 /* True if a checkpoint is due at the boundary after `step`. */
 static bool due(struct wk_context *ctx, int64_t step)
 {
     int64_t every = settings_integer(&ctx->settings, SETTING_CHECKPOINT_EVERY);
-    int64_t saved = ctx->saved_step > 0 ? ctx->saved_step : 0;
+    int64_t saved = ctx->saving.saved_step > 0 ? ctx->saving.saved_step : 0;
     if (take_again(ctx))
         return true;
-    if (step == ctx->saved_step || step == 0)
+    if (step == ctx->saving.saved_step || step == 0)
         return false;
-    if (ctx->save_asked)
+    if (ctx->saving.asked)
         return true;
     if (every < 0)
-        return context_now_ms() - ctx->saved_ms >= -every;
+        return context_now_ms() - ctx->saving.saved_ms >= -every;
     return every > 0 && step / every > saved / every;
 }
 
 static uint32_t new_ticket(struct wk_context *ctx)
 {
-    uint64_t mixed = ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saves;
+    uint64_t mixed =
+        ((uint64_t)context_now_ms() << 20) ^ ((uint64_t)getpid() << 8) ^ ++ctx->saving.tickets;
     return (uint32_t)((mixed * 0x9e3779b97f4a7c15u) >> 40) % CONSENSUS_TICKETS;
 }
 
@@ -231,17 +258,17 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         return rc;
     state_numbers(ctx, &numbers);
     struct checkpoint_about about = {
-        .generation = ctx->session ? ctx->generation : 0,
-        .world = ctx->world,
-        .mesh_dp = ctx->world,
+        .generation = ctx->session ? ctx->group.generation : 0,
+        .world = ctx->group.world,
+        .mesh_dp = ctx->group.world,
         .strategy = settings_text(&ctx->settings, SETTING_STRATEGY),
-        .ticket = ctx->is_sharded ? ctx->ticket : new_ticket(ctx),
-        .models = (const char *const *)ctx->configs,
-        .n_models = ctx->n_units,
+        .ticket = ctx->cut.is_sharded ? ctx->saving.ticket : new_ticket(ctx),
+        .models = (const char *const *)ctx->prepared.configs,
+        .n_models = ctx->prepared.n_units,
     };
-    if (ctx->is_sharded) {
-        about.rank = ctx->part;
-        about.shards = ctx->parts;
+    if (ctx->cut.is_sharded) {
+        about.rank = ctx->cut.part;
+        about.shards = ctx->cut.parts;
     }
     struct checkpoint_write what = {
         .tensors = tensors,
@@ -249,39 +276,40 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
         .numbers = &numbers,
         .about = &about,
     };
-    (void)pthread_mutex_lock(&ctx->lock);
-    ctx->save_again = false;
-    (void)pthread_mutex_unlock(&ctx->lock);
-    rc = saver_take(ctx->saver, &what, err);
+    (void)pthread_mutex_lock(&ctx->saving.lock);
+    ctx->saving.again = false;
+    (void)pthread_mutex_unlock(&ctx->saving.lock);
+    rc = saver_take(ctx->saving.saver, &what, err);
     if (rc == WK_ENOMEM)
-        rc = saver_now(ctx->saver, &what, err);
+        rc = saver_now(ctx->saving.saver, &what, err);
     else if (!rc && wait)
-        rc = saver_wait(ctx->saver, err);
+        rc = saver_wait(ctx->saving.saver, err);
     free(tensors);
-    ctx->saved_step = numbers.step;
-    ctx->saved_ms = context_now_ms();
-    ctx->save_asked = false;
+    ctx->saving.saved_step = numbers.step;
+    ctx->saving.saved_ms = context_now_ms();
+    ctx->saving.asked = false;
     return rc;
 }
 
 /* True if there is state to save, of which this rank may have a part. */
 static bool saves(const struct wk_context *ctx)
 {
-    return ctx->saver && (ctx->rank == 0 || ctx->is_sharded) && ctx->ready && ctx->has_state;
+    return ctx->saving.saver && (ctx->group.rank == 0 || ctx->cut.is_sharded) &&
+           ctx->prepared.ready && ctx->state.trained;
 }
 
 /* True if this rank saves: rank 0, or each rank of the first replica with its part. */
 static bool mine(const struct wk_context *ctx)
 {
-    return saves(ctx) && (!ctx->is_sharded || ctx->rank < ctx->parts);
+    return saves(ctx) && (!ctx->cut.is_sharded || ctx->group.rank < ctx->cut.parts);
 }
 
 void save_announce(struct wk_context *ctx, struct consensus *said)
 {
     if (!mine(ctx))
         return;
-    said->busy = saver_busy(ctx->saver);
-    if (ctx->rank == 0 && due(ctx, ctx->numbers.step + 1)) {
+    said->busy = saver_busy(ctx->saving.saver);
+    if (ctx->group.rank == 0 && due(ctx, ctx->state.numbers.step + 1)) {
         said->save = 1;
         said->ticket = (float)new_ticket(ctx);
     }
@@ -291,10 +319,10 @@ void save_if_due(struct wk_context *ctx)
 {
     /* While one is being written the next waits for a later boundary instead of delaying this one.
      * `report` has already reported a failed write. */
-    if (!mine(ctx) || saver_busy(ctx->saver))
+    if (!mine(ctx) || saver_busy(ctx->saving.saver))
         return;
-    bool now = ctx->is_sharded ? ctx->agreed_save : due(ctx, ctx->numbers.step);
-    ctx->agreed_save = false;
+    bool now = ctx->cut.is_sharded ? ctx->saving.agreed : due(ctx, ctx->state.numbers.step);
+    ctx->saving.agreed = false;
     if (now)
         (void)start(ctx, false, NULL);
 }
@@ -310,15 +338,15 @@ static bool may_pass(int code)
 static bool agree_last(struct wk_context *ctx, bool wanted)
 {
     int32_t word[2] = {wanted, 0};
-    if (!ctx->is_sharded)
+    if (!ctx->cut.is_sharded)
         return wanted;
-    if (ctx->phase == STEP_BROKEN || !ctx->comm)
+    if (ctx->step.phase == STEP_BROKEN || !ctx->group.comm)
         return false;
-    if (ctx->rank == 0)
+    if (ctx->group.rank == 0)
         word[1] = (int32_t)new_ticket(ctx);
-    if (wk_broadcast(ctx->comm, word, 2, WK_I32, 0, NULL))
+    if (wk_broadcast(ctx->group.comm, word, 2, WK_I32, 0, NULL))
         return false;
-    ctx->ticket = (uint32_t)word[1];
+    ctx->saving.ticket = (uint32_t)word[1];
     return word[0];
 }
 
@@ -327,14 +355,14 @@ int save_last(struct wk_context *ctx, struct error *err)
     if (!saves(ctx))
         return 0;
     int64_t since_ms = context_now_ms(), pause_ms = ASK_PAUSE_MS;
-    (void)saver_wait(ctx->saver, NULL);
+    (void)saver_wait(ctx->saving.saver, NULL);
     int rc = 0;
     bool wanted = unsaved(ctx);
     while (agree_last(ctx, wanted)) {
         rc = mine(ctx) ? start(ctx, true, err) : 0;
-        if (rc && ctx->rank == 0) {
+        if (rc && ctx->group.rank == 0) {
             int64_t left = left_ms(ctx, since_ms);
-            wanted = may_pass(rc) && left > 0 && !boundary_behind(ctx);
+            wanted = may_pass(rc) && left > 0 && !stop_superseded(ctx);
             if (wanted)
                 (void)usleep((useconds_t)(left < pause_ms ? left : pause_ms) * 1000);
             pause_ms = pause_ms < AGAIN_MOST_MS / 2 ? 2 * pause_ms : AGAIN_MOST_MS;
@@ -344,27 +372,27 @@ int save_last(struct wk_context *ctx, struct error *err)
     }
     if (rc)
         (void)error_wrap(err, "the last state is not saved, step %lld",
-                         (long long)ctx->numbers.step);
+                         (long long)ctx->state.numbers.step);
     return rc;
 }
 
 int wk_save(struct wk_context *ctx)
 {
-    if (ctx->error.code)
-        return ctx->error.code;
+    if (ctx->failure.sticky.code)
+        return ctx->failure.sticky.code;
     struct error err = {0};
-    if (!ctx->saver) {
+    if (!ctx->saving.saver) {
         (void)error_set(&err, WK_ESTATE, "wk_save without a checkpoint.dir to save to");
         return context_misuse(ctx, &err);
     }
-    ctx->save_asked = true;
+    ctx->saving.asked = true;
     return 0;
 }
 
 int wk_save_wait(struct wk_context *ctx)
 {
     struct error err = {0};
-    int rc = ctx->saver ? saver_wait(ctx->saver, &err) : 0;
+    int rc = ctx->saving.saver ? saver_wait(ctx->saving.saver, &err) : 0;
     return rc ? context_refuse(ctx, rc, "%s", err.text) : 0;
 }
 

@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-#include "libworker/step/prepare.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare_settings.h"
 #include "libworker/tensor/mapped.h"
 
 struct flats flats_of(struct unit *unit)
@@ -13,25 +14,26 @@ struct flats flats_of(struct unit *unit)
     return flats;
 }
 
-int room_new(const struct wk_context *ctx, size_t count, struct room *ret, struct error *err)
+int shard_buffer_new(const struct wk_context *ctx, size_t count, struct shard_buffer *ret,
+                     struct error *err)
 {
     const char *dir = prepare_offload(ctx);
-    struct room room = {.count = count};
-    room.data = dir ? mapped_new(dir, count, NULL) : NULL;
-    room.mapped = room.data != NULL;
-    if (!room.data)
-        room.data = calloc(count, sizeof(*room.data));
-    if (!room.data)
+    struct shard_buffer buffer = {.count = count};
+    buffer.data = dir ? mapped_new(dir, count, NULL) : NULL;
+    buffer.mapped = buffer.data != NULL;
+    if (!buffer.data)
+        buffer.data = calloc(count, sizeof(*buffer.data));
+    if (!buffer.data)
         return error_set(err, WK_ENOMEM, "no memory to carry a shard over");
-    *ret = room;
+    *ret = buffer;
     return 0;
 }
 
-void room_free(struct room *room)
+void shard_buffer_free(struct shard_buffer *buffer)
 {
-    if (room->mapped)
-        mapped_free(room->data, room->count);
+    if (buffer->mapped)
+        mapped_free(buffer->data, buffer->count);
     else
-        free(room->data);
-    *room = (struct room){0};
+        free(buffer->data);
+    *buffer = (struct shard_buffer){0};
 }

@@ -1,17 +1,10 @@
-/* SIGTERM and Ctrl-C as requests to stop. A signal handler has no argument, so its result is the
- * one thing in libworker that belongs to the process: a count. Contexts compare it with the count
- * at their start.
- *
- * A handler is installed only where the disposition is the default, so not over the program's own
- * handler, nor where the shell had the signal ignored. It is removed with the last context. Ctrl-C
- * prints at once what follows; a second one ends the process as usual.
- */
+#include "libworker/step/signal.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <unistd.h>
-
-#include "libworker/step/context.h"
 
 static volatile sig_atomic_t arrived;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,5 @@
-/* The state that must survive, as tensors and numbers. */
+#include "libworker/step/state.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,43 +10,44 @@
 
 void state_numbers(const struct wk_context *ctx, struct train_numbers *ret)
 {
-    struct train_numbers numbers = ctx->numbers;
-    numbers.n_units = ctx->n_units;
-    for (int i = 0; i < ctx->n_units; i++) {
-        const struct unit *unit = &ctx->units[i];
+    struct train_numbers numbers = ctx->state.numbers;
+    numbers.n_units = ctx->prepared.n_units;
+    for (int i = 0; i < ctx->prepared.n_units; i++) {
+        const struct unit *unit = &ctx->prepared.units[i];
         numbers.units[i] = unit->numbers;
         numbers.units[i].optimizer_steps = unit->optimizer ? unit->optimizer->steps : 0;
         mixed_numbers(unit, &numbers.units[i]);
     }
-    numbers.n_loaders = ctx->n_loaders;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        numbers.loaders[i] = ctx->loaders[i]->committed;
-    numbers.n_schedulers = ctx->n_schedulers;
-    for (int i = 0; i < ctx->n_schedulers; i++)
-        numbers.schedulers[i] = ctx->schedulers[i]->step;
+    numbers.n_loaders = ctx->prepared.n_loaders;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        numbers.loaders[i] = ctx->prepared.loaders[i]->committed;
+    numbers.n_schedulers = ctx->prepared.n_schedulers;
+    for (int i = 0; i < ctx->prepared.n_schedulers; i++)
+        numbers.schedulers[i] = ctx->prepared.schedulers[i]->step;
     *ret = numbers;
 }
 
 void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers)
 {
-    int64_t total_steps = ctx->numbers.total_steps;
-    ctx->numbers = *numbers;
+    int64_t total_steps = ctx->state.numbers.total_steps;
+    ctx->state.numbers = *numbers;
     /* The program's present value counts, not that of the run the state is from. */
-    ctx->numbers.total_steps = total_steps;
-    ctx->rng = numbers->rng;
-    for (int i = 0; i < ctx->n_units; i++) {
-        struct unit *unit = &ctx->units[i];
+    ctx->state.numbers.total_steps = total_steps;
+    ctx->state.rng = numbers->rng;
+    for (int i = 0; i < ctx->prepared.n_units; i++) {
+        struct unit *unit = &ctx->prepared.units[i];
         unit->numbers = numbers->units[i];
         mixed_adopt(unit, &numbers->units[i]);
         if (unit->optimizer)
             unit->optimizer->steps = numbers->units[i].optimizer_steps;
     }
-    for (int i = 0; i < ctx->n_loaders; i++)
-        ctx->loaders[i]->cursor = ctx->loaders[i]->committed = numbers->loaders[i];
-    for (int i = 0; i < ctx->n_schedulers; i++)
-        scheduler_set_step(ctx->schedulers[i], numbers->schedulers[i]);
-    ctx->has_state = true;
-    ctx->is_partial = false;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        ctx->prepared.loaders[i]->cursor = ctx->prepared.loaders[i]->committed =
+            numbers->loaders[i];
+    for (int i = 0; i < ctx->prepared.n_schedulers; i++)
+        scheduler_set_step(ctx->prepared.schedulers[i], numbers->schedulers[i]);
+    ctx->state.trained = true;
+    ctx->state.partial = false;
 }
 
 /* "model.wte.weight"; with several models "2.model.wte.weight". */
@@ -53,7 +55,7 @@ static int name_tensor(struct checkpoint_tensor *tensor, const struct unit *unit
                        const struct param *param, struct error *err)
 {
     char number[16] = "";
-    if (unit->ctx->n_units > 1)
+    if (unit->ctx->prepared.n_units > 1)
         (void)str_printf(number, sizeof(number), "%d.", unit_number(unit));
     if (str_printf(tensor->name, sizeof(tensor->name), "%s%s.%s", number, kind, param->name))
         return error_set(err, WK_EINVAL, "the name of parameter %s is too long", param->name);
@@ -166,14 +168,14 @@ static int check_units(const struct wk_context *ctx, const char *path, struct er
 {
     struct train_numbers numbers;
     int rc = checkpoint_numbers(path, &numbers, err);
-    if (rc || numbers.n_units == ctx->n_units)
+    if (rc || numbers.n_units == ctx->prepared.n_units)
         return rc;
-    bool more = numbers.n_units > ctx->n_units;
+    bool more = numbers.n_units > ctx->prepared.n_units;
     return error_set(err, WK_EMISMATCH,
                      "checkpoint %s is of %lld model%s and %d %s prepared: its model %lld %s", path,
-                     (long long)numbers.n_units, numbers.n_units == 1 ? "" : "s", ctx->n_units,
-                     ctx->n_units == 1 ? "is" : "are",
-                     (long long)(more ? ctx->n_units + 1 : numbers.n_units + 1),
+                     (long long)numbers.n_units, numbers.n_units == 1 ? "" : "s",
+                     ctx->prepared.n_units, ctx->prepared.n_units == 1 ? "is" : "are",
+                     (long long)(more ? ctx->prepared.n_units + 1 : numbers.n_units + 1),
                      more ? "is none of them" : "is missing");
 }
 
@@ -188,11 +190,12 @@ int state_load(struct wk_context *ctx, const char *path, struct error *err)
         return rc;
     rc = checkpoint_load(path, tensors, count, &numbers, err);
     free(tensors);
-    if (!rc && (numbers.n_loaders != ctx->n_loaders || numbers.n_schedulers != ctx->n_schedulers))
+    if (!rc && (numbers.n_loaders != ctx->prepared.n_loaders ||
+                numbers.n_schedulers != ctx->prepared.n_schedulers))
         rc = error_set(err, WK_EMISMATCH,
                        "checkpoint %s is of %lld loaders and %lld schedulers, not %d and %d", path,
                        (long long)numbers.n_loaders, (long long)numbers.n_schedulers,
-                       ctx->n_loaders, ctx->n_schedulers);
+                       ctx->prepared.n_loaders, ctx->prepared.n_schedulers);
     if (!rc)
         state_adopt(ctx, &numbers);
     return rc;
@@ -217,7 +220,7 @@ int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct e
 void state_begins(struct wk_context *ctx)
 {
     const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
-    if (ctx->rank == 0 && strcmp(wanted, "latest") == 0)
+    if (ctx->group.rank == 0 && strcmp(wanted, "latest") == 0)
         context_notice(ctx, "resume_from is \"latest\", and %s has no checkpoint: begins at step 0",
                        settings_text(&ctx->settings, SETTING_CHECKPOINT_DIR));
 }
@@ -226,4 +229,19 @@ void state_none_left(int tried, struct error *err)
 {
     if (tried > 1)
         (void)error_wrap(err, "none of the last %d checkpoints can be loaded; the oldest", tried);
+}
+
+int64_t wk_steps(const struct wk_context *ctx)
+{
+    return ctx->state.numbers.step;
+}
+
+int64_t wk_total_steps(const struct wk_context *ctx)
+{
+    return ctx->state.numbers.total_steps;
+}
+
+double wk_random(struct wk_context *ctx)
+{
+    return rng_double(&ctx->state.rng);
 }

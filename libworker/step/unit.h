@@ -58,9 +58,6 @@ struct unit {
     double norm;  /* of its gradient, if measured since the last report; else 0 */
 };
 
-#define units_each(unit, ctx)                                                                      \
-    for ((unit) = (ctx)->units; (unit) < (ctx)->units + (ctx)->n_units; (unit)++)
-
 /* The unit of a prepared model or optimizer, or NULL. */
 struct unit *unit_of_model(const struct wk_model *model);
 struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer);
@@ -74,56 +71,7 @@ int unit_missing(const void *object, enum wk_object_kind kind, const char *call)
 const char *unit_kind_name(enum wk_object_kind kind);
 void unit_why_null(enum wk_object_kind kind, struct error *err);
 
-/* For messages: 1 for the first prepared model. In names of metrics: "" for the only one. */
-int unit_number(const struct unit *unit);
-
-/* Connect the model and the optimizer with the unit, and disconnect them. */
-void unit_bind_model(struct unit *unit);
-void unit_bind_optimizer(struct unit *unit);
-void unit_unbind(struct unit *unit); /* the model too */
-
 /* Forget the window in progress. */
 void unit_clear(struct unit *unit);
-
-/* The unit that represents the context in reports: the first with an optimizer, else the first;
- * NULL without any. */
-struct unit *units_main(struct wk_context *ctx);
-
-/* True if a window is open. */
-bool units_open(const struct wk_context *ctx);
-
-/* Number of windows of all units that were taken or skipped since the first step, and of those
- * taken. Of two members the one with more windows is further; equal numbers mean equal parameters.
- */
-struct units_count {
-    int64_t windows, taken;
-};
-struct units_count units_count(const struct wk_context *ctx);
-
-/* strategy.h's functions of the same name, for all units in order. They do nothing before the units
- * are bound. err has the sentence. */
-int units_meet(struct wk_context *ctx, struct error *err);
-int units_regroup(struct wk_context *ctx, const struct layout *layout, struct error *err);
-int units_refresh(struct wk_context *ctx, struct error *err);
-int units_fill(struct wk_context *ctx, struct error *err);
-void units_leave(struct wk_context *ctx);
-void units_drain(struct wk_context *ctx);
-
-/* unit_gather_own: a model's parameters, where the program's own passes read them.
- * unit_gather_master: the master copy (strategy.h). They do nothing in a broken generation. A
- * failure breaks the generation; the code is returned if it is sticky. */
-void unit_gather_own(struct unit *unit);
-int unit_gather_master(struct unit *unit);
-void units_gather(struct wk_context *ctx); /* all custom models' own */
-
-/* Update the bound pointers of programs to the present addresses of parameters. */
-void units_show_bound(struct wk_context *ctx);
-
-/* This rank has `share` of the next passes' data. Passes that return means over their share are
- * multiplied by it. */
-void units_share(struct wk_context *ctx, double share);
-
-/* The sentence of the failed communicator or group; "" without a failure. */
-const char *units_sentence(const struct wk_context *ctx);
 
 #endif

@@ -1,6 +1,7 @@
 /* Weights alone, in and out of a context's models. */
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
+#include "libworker/step/gather.h"
 
 static int fail(struct wk_context *ctx, int rc, const struct error *err)
 {
@@ -60,7 +61,7 @@ int wk_model_save(struct wk_context *ctx, struct wk_model *model, const char *pa
     if (!rc && owner && context_rests(owner))
         rc = error_set(&err, WK_EPEER, "weights %.300s: the generation ended, nothing was written",
                        path);
-    else if (rc || (owner && owner->rank != 0))
+    else if (rc || (owner && owner->group.rank != 0))
         return rc;
     else
         rc = pretrained_save(model, path, options, &err);

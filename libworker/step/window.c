@@ -1,11 +1,5 @@
-/* Windows of units and the steps that they form (context.h).
- *
- * A program with several optimizers updates their models one after the other, so the generation may
- * break when only some have stepped. No update is undone. The step begins again with its batch. For
- * each unit, as many windows as the state already contains are closed without an update; their sums
- * are computed and discarded. The result is that of the undisturbed run, as long as a step of the
- * program depends only on its batch and wk_steps.
- */
+#include "libworker/step/window.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +8,7 @@
 static bool anything_dealt(const struct wk_context *ctx)
 {
     for (int i = 0; i < SOURCES; i++)
-        if (ctx->dealt[i])
+        if (ctx->step.dealt[i])
             return true;
     return false;
 }
@@ -23,16 +17,16 @@ static bool anything_dealt(const struct wk_context *ctx)
  * window is open just then or not. */
 static bool has_dealt(const struct wk_context *ctx, int source)
 {
-    return ctx->dealt[source] >= (ctx->window > 1 ? ctx->window : 1);
+    return ctx->step.dealt[source] >= (ctx->step.window > 1 ? ctx->step.window : 1);
 }
 
 /* After a break the program continues in the middle of its loop. Sources other than the first one
  * of the step are skipped once, so that all members begin the step again at the same place. */
 static bool passes_by(struct wk_context *ctx, int source)
 {
-    if (ctx->leader == SOURCE_NONE || ctx->leader == source || ctx->dealt[source])
+    if (ctx->step.leader == SOURCE_NONE || ctx->step.leader == source || ctx->step.dealt[source])
         return false;
-    ctx->dealt[source]++;
+    ctx->step.dealt[source]++;
     return true;
 }
 
@@ -50,17 +44,17 @@ static void refuse_untaken(const struct unit *unit)
 static void remark_waiting(struct wk_context *ctx, const struct unit *unit, int source)
 {
     enum { PATIENCE = 16 }; /* times the batches of a window */
-    if (ctx->dealt[source] == PATIENCE * ctx->window && unit->micro > 0)
+    if (ctx->step.dealt[source] == PATIENCE * ctx->step.window && unit->micro > 0)
         context_notice(ctx,
                        "model %d has %d of %d passes after %d batches: until its optimizer has "
                        "stepped the step is not over, and nothing is saved",
-                       unit_number(unit), unit->micro, ctx->window, ctx->dealt[source]);
+                       unit_number(unit), unit->micro, ctx->step.window, ctx->step.dealt[source]);
 }
 
 void window_check(struct wk_context *ctx, int source)
 {
     const struct unit *unit;
-    if (ctx->phase != STEP_UNDER_WAY || !ctx->dealt[source] || !has_dealt(ctx, source))
+    if (ctx->step.phase != STEP_UNDER_WAY || !ctx->step.dealt[source] || !has_dealt(ctx, source))
         return;
     units_each(unit, ctx) {
         if (unit->summing && unit->micro > 0) {
@@ -73,36 +67,36 @@ void window_check(struct wk_context *ctx, int source)
 
 bool window_joins(struct wk_context *ctx, int source, const struct wk_loader *loader)
 {
-    if (ctx->error.code || ctx->ended)
+    if (ctx->failure.sticky.code || ctx->loop.ended)
         return false;
     /* A window that waits for more data than there is never fills: the loop ends without its
      * step. */
     if (loader && loader_at_end(loader))
         return false;
-    if (ctx->phase == STEP_UNDER_WAY && units_open(ctx))
+    if (ctx->step.phase == STEP_UNDER_WAY && units_open(ctx))
         return true;
     if (context_rests(ctx))
         return passes_by(ctx, source);
-    return ctx->phase == STEP_UNDER_WAY && anything_dealt(ctx) && !has_dealt(ctx, source);
+    return ctx->step.phase == STEP_UNDER_WAY && anything_dealt(ctx) && !has_dealt(ctx, source);
 }
 
 void window_deal(struct wk_context *ctx, int source)
 {
-    if (ctx->phase == STEP_BOUNDARY) {
-        ctx->leader = source;
-        ctx->phase = STEP_UNDER_WAY;
+    if (ctx->step.phase == STEP_BOUNDARY) {
+        ctx->step.leader = source;
+        phase_set(&ctx->step.phase, STEP_UNDER_WAY);
     }
-    ctx->dealt[source]++;
+    ctx->step.dealt[source]++;
     if (!units_open(ctx))
-        ctx->window = 0;
+        ctx->step.window = 0;
 }
 
 /* This rank's messages with the window's sums. */
 static void say(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    parting_say(ctx, &unit->said);
-    if (ctx->is_sharded)
+    stop_say(ctx, &unit->said);
+    if (ctx->cut.is_sharded)
         save_announce(ctx, &unit->said);
 }
 
@@ -126,10 +120,10 @@ static int refuse_pass(struct unit *unit)
 static void weigh(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    if (unit->joined != ctx->joins)
-        unit->weights += ctx->weight;
-    unit->joined = ctx->joins;
-    ctx->weighed = true;
+    if (unit->joined != ctx->step.joins)
+        unit->weights += ctx->step.weight;
+    unit->joined = ctx->step.joins;
+    ctx->step.weighed = true;
 }
 
 int window_begin_pass(struct unit *unit)
@@ -138,16 +132,17 @@ int window_begin_pass(struct unit *unit)
     int rc = refuse_pass(unit);
     if (rc)
         return rc;
-    if (ctx->window < 1)
-        ctx->window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
-    ctx->phase = STEP_UNDER_WAY;
+    if (ctx->step.window < 1)
+        ctx->step.window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+    if (ctx->step.phase == STEP_BOUNDARY)
+        phase_set(&ctx->step.phase, STEP_UNDER_WAY);
     if (!unit->on_dealt)
         weigh(unit);
-    unit->summing = (unit->micro + 1 >= ctx->window || ctx->ends) && !unit->no_sync;
+    unit->summing = (unit->micro + 1 >= ctx->step.window || ctx->step.ends) && !unit->no_sync;
     if (unit->summing)
         say(unit);
     strategy_scaled(&unit->strategy, mixed_scale(unit));
-    strategy_begin(&unit->strategy, ctx->comm, unit->summing);
+    strategy_begin(&unit->strategy, ctx->group.comm, unit->summing);
     return 0;
 }
 
@@ -178,11 +173,11 @@ bool window_was_taken(const struct unit *unit)
 static void hear(struct wk_context *ctx, const struct consensus *sums)
 {
     bool save = sums->save > 0;
-    parting_hear(ctx, sums);
-    ctx->wants_save = ctx->wants_save || save;
-    ctx->may_save = ctx->may_save || (save && sums->busy == 0);
+    stop_hear(ctx, sums);
+    ctx->step.wants_save = ctx->step.wants_save || save;
+    ctx->step.may_save = ctx->step.may_save || (save && sums->busy == 0);
     if (save)
-        ctx->ticket = (uint32_t)sums->ticket;
+        ctx->saving.ticket = (uint32_t)sums->ticket;
 }
 
 static bool all_passed(const struct wk_context *ctx)
@@ -203,16 +198,15 @@ static bool any_done(const struct wk_context *ctx)
     return false;
 }
 
-/* Forget the step in progress completely. */
+/* Forget the step in progress completely, whether it is complete, given up or to begin again. */
 static void forget_step(struct wk_context *ctx)
 {
     struct unit *unit;
     units_each(unit, ctx)
         unit->passed = 0;
-    memset(ctx->dealt, 0, sizeof(ctx->dealt));
-    ctx->window = 0;
-    ctx->ends = ctx->wants_save = ctx->may_save = false;
-    ctx->phase = STEP_BOUNDARY;
+    memset(ctx->step.dealt, 0, sizeof(ctx->step.dealt));
+    ctx->step.window = 0;
+    ctx->step.ends = ctx->step.wants_save = ctx->step.may_save = false;
 }
 
 /* The step's use of data and the ranks' agreements become part of the state. */
@@ -226,27 +220,29 @@ static void complete(struct wk_context *ctx)
     }
     /* The requested save is for the state after this step. A skipped step does not produce it; then
      * the next step that does is saved. */
-    ctx->agreed_save = counts && ctx->may_save;
-    ctx->save_asked = ctx->save_asked || (!counts && ctx->rank == 0 && ctx->wants_save);
-    ctx->numbers.step += counts;
-    ctx->numbers.rng = ctx->rng;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        ctx->loaders[i]->committed = ctx->loaders[i]->cursor;
+    ctx->saving.agreed = counts && ctx->step.may_save;
+    ctx->saving.asked =
+        ctx->saving.asked || (!counts && ctx->group.rank == 0 && ctx->step.wants_save);
+    ctx->state.numbers.step += counts;
+    ctx->state.numbers.rng = ctx->state.rng;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        ctx->prepared.loaders[i]->committed = ctx->prepared.loaders[i]->cursor;
     forget_step(ctx);
-    profile_step(&ctx->profile, ctx->numbers.step + 1);
+    phase_set(&ctx->step.phase, STEP_BOUNDARY);
+    profile_step(&ctx->reports.profile, ctx->state.numbers.step + 1);
     if (!counts)
         return;
-    double tokens = ctx->window_tokens;
-    ctx->window_tokens = 0;
+    double tokens = ctx->step.tokens;
+    ctx->step.tokens = 0;
     report_step(ctx, tokens);
 }
 
 static void make_due(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    for (int i = 0; i < ctx->n_schedulers; i++)
-        if (ctx->schedulers[i]->optimizer == unit->optimizer)
-            ctx->scheduler_due[i] = true;
+    for (int i = 0; i < ctx->prepared.n_schedulers; i++)
+        if (ctx->prepared.schedulers[i]->optimizer == unit->optimizer)
+            ctx->step.scheduler_due[i] = true;
 }
 
 /* NaN if no rank has set one. */
@@ -255,12 +251,12 @@ static double loss_of(struct unit *unit, const struct consensus *sums)
     struct wk_context *ctx = unit->ctx;
     if (sums->losses > 0)
         return (double)sums->loss / window_weight(unit);
-    if (ctx->rank == 0 && !ctx->told_lossless)
+    if (ctx->group.rank == 0 && !ctx->step.told_lossless)
         context_notice(ctx,
                        "model %d has no loss to show: a program with its own passes sets it with "
                        "wk_set_loss, before each wk_backward",
                        unit_number(unit));
-    ctx->told_lossless = true;
+    ctx->step.told_lossless = true;
     return (double)NAN;
 }
 
@@ -283,44 +279,46 @@ void window_close(struct unit *unit, enum window_result result)
 
 void window_void(struct wk_context *ctx)
 {
-    ctx->leader = SOURCE_OWN;
-    ctx->phase = STEP_VOID;
+    ctx->step.leader = SOURCE_OWN;
+    phase_set(&ctx->step.phase, STEP_VOID);
 }
 
 static void end_void(struct wk_context *ctx)
 {
     window_begin_again(ctx);
-    ctx->rng = ctx->numbers.rng;
+    ctx->state.rng = ctx->state.numbers.rng;
 }
 
 void window_end_step(struct wk_context *ctx)
 {
-    if (ctx->phase == STEP_VOID)
+    if (ctx->step.phase == STEP_VOID)
         end_void(ctx);
-    if (ctx->phase != STEP_UNDER_WAY)
+    if (ctx->step.phase != STEP_UNDER_WAY)
         return;
-    if (any_done(ctx))
+    if (any_done(ctx)) {
         complete(ctx);
-    else
-        forget_step(ctx);
+        return;
+    }
+    forget_step(ctx);
+    phase_set(&ctx->step.phase, STEP_BOUNDARY);
 }
 
 void window_roll_back(struct wk_context *ctx)
 {
     struct unit *unit;
     /* No loader deals a batch again for work that a program did without one. */
-    if (ctx->phase == STEP_UNDER_WAY && !anything_dealt(ctx))
+    if (ctx->step.phase == STEP_UNDER_WAY && !anything_dealt(ctx))
         window_end_step(ctx);
     units_each(unit, ctx)
         unit_clear(unit);
     forget_step(ctx);
-    ctx->heard = HEARD_NOTHING;
-    ctx->agreed_save = false;
-    for (int i = 0; i < ctx->n_loaders; i++)
-        ctx->loaders[i]->cursor = ctx->loaders[i]->committed;
-    ctx->rng = ctx->numbers.rng;
-    ctx->window_tokens = ctx->weight = 0;
-    ctx->phase = STEP_BROKEN;
+    ctx->stop.heard = HEARD_NOTHING;
+    ctx->saving.agreed = false;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        ctx->prepared.loaders[i]->cursor = ctx->prepared.loaders[i]->committed;
+    ctx->state.rng = ctx->state.numbers.rng;
+    ctx->step.tokens = ctx->step.weight = 0;
+    phase_set(&ctx->step.phase, STEP_BROKEN);
 }
 
 /* The program's own passes have continued to write to its models' gradients meanwhile. */
@@ -334,4 +332,5 @@ void window_begin_again(struct wk_context *ctx)
         unit->pass_loss = 0;
     }
     forget_step(ctx);
+    phase_set(&ctx->step.phase, STEP_BOUNDARY);
 }

@@ -234,11 +234,11 @@ Test(pretrained, nothing_is_written_in_a_broken_generation)
     struct run run = {.ctx = open_alone("fsdp")};
     cr_assert_eq(make("gpt", &run.model), 0);
     prepare(&run);
-    run.ctx->phase = STEP_BROKEN;
+    run.ctx->step.phase = STEP_BROKEN;
     cr_assert_eq(wk_model_save(run.ctx, run.model, tmpdir_path(&dir, "model"), NULL), WK_EPEER);
     cr_assert(strstr(wk_last_notice(run.ctx), "nothing was written"));
     cr_assert_neq(access(tmpdir_path(&dir, "model"), F_OK), 0);
-    run.ctx->phase = STEP_BOUNDARY;
+    run.ctx->step.phase = STEP_BOUNDARY;
     cr_assert_eq(wk_model_save(run.ctx, run.model, tmpdir_path(&dir, "model"), NULL), 0);
     finish(&run);
     tmpdir_remove(&dir);

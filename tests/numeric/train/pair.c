@@ -237,9 +237,9 @@ static bool one_step(struct pair *pair, struct wk_context *ctx, struct objects *
         passes(pair, o, 1, batch);
         norms[1] = take_step(o, 1);
     }
-    if (ctx->phase != STEP_BROKEN && norms[0] > 0 && !pair->frozen)
+    if (ctx->step.phase != STEP_BROKEN && norms[0] > 0 && !pair->frozen)
         note(pair, o, 0, before + 1, norms[0]);
-    if (ctx->phase != STEP_BROKEN && norms[1] > 0)
+    if (ctx->step.phase != STEP_BROKEN && norms[1] > 0)
         note(pair, o, 1, before + 1, norms[1]);
     return !ends_at(pair, ctx, PAIR_DONE);
 }
@@ -273,11 +273,11 @@ void pair_run(struct pair *pair)
         (void)prepare(pair, ctx, &objects);
         while (next(pair, ctx, &objects, &batch) && one_step(pair, ctx, &objects, &batch))
             continue;
-        if (!wk_status(ctx) && ctx->phase != STEP_BROKEN)
+        if (!wk_status(ctx) && ctx->step.phase != STEP_BROKEN)
             take_weights(pair, &objects);
     }
-    for (int i = 0; i < ctx->n_units; i++)
-        pair->scales[i] = mixed_scale(&ctx->units[i]);
+    for (int i = 0; i < ctx->prepared.n_units; i++)
+        pair->scales[i] = mixed_scale(&ctx->prepared.units[i]);
     pair->steps = wk_steps(ctx);
     pair->skipped = wk_skipped_steps(ctx);
     pair->status = wk_status(ctx);

@@ -99,7 +99,7 @@ static bool evaluate(void *arg, struct wk_context *ctx)
     static _Thread_local int32_t likeliest[SAMPLES_MAX * LENGTH];
     if (wk_steps(ctx) != STEPS / 2)
         return false;
-    struct wk_model *model = ctx->units[0].model;
+    struct wk_model *model = ctx->prepared.units[0].model;
     struct wk_batch batch = share_of(ctx, turn->scene->samples, tokens, targets);
     struct wk_outputs outputs = {losses, likeliest, logits};
     CHECK(wk_evaluate(model, &batch, &seen->loss, &outputs) == 0);

@@ -83,7 +83,7 @@ static void evaluate(struct rank *r, struct wk_context *ctx, struct wk_loader *h
     bool disturbed = scene->disturb && wk_steps(ctx) == scene->disturbed_at;
     struct wk_batch batch;
     for (int seen = 0;; seen++) {
-        bool last = disturbed && seen == LOOKS - 1 && ctx->generation == 1;
+        bool last = disturbed && seen == LOOKS - 1 && ctx->group.generation == 1;
         while (last && r->id == 1 && atomic_load(&scene->on_last) < RANKS - 1)
             usleep(1000);
         if (last && r->id == 1)

@@ -127,7 +127,7 @@ static void train(struct rank *rank, struct wk_model *model, struct wk_loader *l
         wk_step(optimizer);
         rank->rest = state_bytes(rank->ctx);
         rank->most = rank->rest > rank->most ? rank->rest : rank->most;
-        if (narrowing_on(&rank->ctx->narrowing))
+        if (narrowing_on(&rank->ctx->mixed.narrowing))
             wk_gather_parameters(model); /* which costs nothing once the next pass has begun */
     }
     looking = NULL;

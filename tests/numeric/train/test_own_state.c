@@ -10,6 +10,7 @@
 
 #include <worker/parallel.h>
 
+#include "libworker/step/break.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libworker/step/break.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/pair_gang.h"
@@ -312,12 +313,12 @@ static void first_two_go_on(struct fake_cluster *cluster)
 static bool replica_leaves(void *arg, struct wk_context *ctx, enum pair_place place)
 {
     struct gang *gang = arg;
-    if (wk_steps(ctx) != LEAVES_IN - 1 || ctx->generation != 1 || place != PAIR_BETWEEN)
+    if (wk_steps(ctx) != LEAVES_IN - 1 || ctx->group.generation != 1 || place != PAIR_BETWEEN)
         return false;
     atomic_fetch_add(&gang->signal, 1);
     while (atomic_load(&gang->signal) != 4)
         usleep(1000);
-    return ctx->rank >= 2;
+    return ctx->group.rank >= 2;
 }
 
 /* The other has all parts and goes on where it was. */
@@ -361,23 +362,23 @@ static void update_then_break(struct wk_optimizer *optimizer,
                               const struct kernel_update *update, float grad_scale)
 {
     struct wk_context *ctx = unit_of_optimizer(optimizer)->ctx;
-    struct breaker *breaker = &breakers[ctx->rank];
+    struct breaker *breaker = &breakers[ctx->group.rank];
     breaker->original->step(optimizer, segment, update, grad_scale);
-    if (ctx->generation != 1)
+    if (ctx->group.generation != 1)
         return;
-    atomic_fetch_or(&breaker->gang->signal, 1 << ctx->rank);
+    atomic_fetch_or(&breaker->gang->signal, 1 << ctx->group.rank);
     while (atomic_load(&breaker->gang->signal) != 3)
         usleep(1000);
-    if (ctx->rank == 0) {
+    if (ctx->group.rank == 0) {
         fake_form(&breaker->gang->cluster, breaker->next, 2);
-        wk_comm_abort(ctx->comm);
+        wk_comm_abort(ctx->group.comm);
     }
 }
 
 static bool breaks_after_update(void *arg, struct wk_context *ctx, enum pair_place place)
 {
     struct breaker *breaker = arg;
-    struct wk_optimizer *optimizer = ctx->units[0].optimizer;
+    struct wk_optimizer *optimizer = ctx->prepared.units[0].optimizer;
     if (wk_steps(ctx) != LEAVES_IN - 1 || place != PAIR_SUMMED || breaker->original)
         return false;
     breaker->original = optimizer->ops;

@@ -25,7 +25,7 @@ static int evaluate_once(struct wk_context *ctx)
 {
     static const int32_t tokens[LENGTH] = {1, 2, 3};
     struct wk_batch batch = {.tokens = tokens, .targets = tokens, .samples = 1, .length = LENGTH};
-    return wk_evaluate(ctx->units[0].model, &batch, NULL, NULL);
+    return wk_evaluate(ctx->prepared.units[0].model, &batch, NULL, NULL);
 }
 
 /* Two ranks as torchrun starts them; rank 1's callback is `stepped`, rank 0's `other`. With `dir`
@@ -75,7 +75,7 @@ static void who_leaves_the_loop_early_is_named_with_the_way_to_leave_together(vo
 static bool stop_early(void *arg, struct wk_context *ctx)
 {
     (void)arg;
-    if (wk_steps(ctx) == AT_STEP && ctx->rank == 1)
+    if (wk_steps(ctx) == AT_STEP && ctx->group.rank == 1)
         wk_trigger(ctx);
     return wk_triggered(ctx);
 }

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "libworker/step/member.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/ranked.h"
 

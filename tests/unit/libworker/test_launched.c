@@ -68,8 +68,8 @@ Test(launched, two_runs_of_torchrun_share_a_port)
         cr_expect_eq(all[i].rc, 0, "%d: %s", i, wk_last_error(all[i].ctx));
         cr_expect_str_empty(wk_last_notice(all[i].ctx), "torchrun holds its port itself");
         for (int k = 0; k < PROCESSES && all[i].rc == 0; k++)
-            cr_expect_eq(all[i].ctx->generation == all[k].ctx->generation, i % 2 == k % 2,
-                         "%d and %d", i, k);
+            cr_expect_eq(all[i].ctx->group.generation == all[k].ctx->group.generation,
+                         i % 2 == k % 2, "%d and %d", i, k);
     }
     for (int i = 0; i < PROCESSES; i++)
         wk_close(all[i].ctx);

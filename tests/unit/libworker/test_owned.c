@@ -73,7 +73,7 @@ Test(owned, the_rest_of_the_optimizers_too)
     cr_expect(wk_muon_in(
         ctx, &(struct wk_muon_options){1e-3, 0.95, true, 0, {1e-3, 0.9, 0.95, 1e-8, 0}}));
     cr_expect(wk_optimizer_in(ctx, &(struct wk_optimizer_options){.rate = 1e-3}));
-    cr_expect_eq(ctx->n_owned, 3);
+    cr_expect_eq(ctx->owned.count, 3);
     wk_close(ctx);
 }
 
@@ -121,8 +121,8 @@ Test(owned, what_a_context_owns_is_prepared_by_the_first_wk_next)
     struct wk_loader *loader = NULL;
     struct wk_batch batch;
     struct wk_context *ctx = filled(&source, &loader);
-    struct wk_model *model = ctx->owned[1].object;
-    struct wk_optimizer *sgd = ctx->owned[2].object;
+    struct wk_model *model = ctx->owned.list[1].object;
+    struct wk_optimizer *sgd = ctx->owned.list[2].object;
     for (int i = 0; i < 2; i++) {
         cr_assert(wk_next(loader, &batch), "%s", wk_last_error(ctx));
         cr_expect_eq(wk_forward(model, &batch, NULL), 0);
@@ -291,7 +291,7 @@ Test(owned, what_was_made_otherwise_can_be_given_to_it_once)
     cr_expect_eq(wk_own(ctx, WK_OBJECT(model)), 0);
     cr_expect_eq(wk_own(ctx, WK_OBJECT((struct wk_loader *)NULL)), 0);
     cr_expect_eq(wk_own(NULL, WK_OBJECT(model)), WK_EINVAL);
-    cr_expect_eq(ctx->n_owned, 1);
+    cr_expect_eq(ctx->owned.count, 1);
     wk_close(ctx);
 }
 
@@ -331,7 +331,7 @@ static void expect_other(struct wk_context *ctx, struct wk_object object, const 
     cr_expect_eq(wk_own(other, object), WK_ESTATE);
     cr_expect(strstr(wk_last_error(other), "another context") && strstr(wk_last_error(other), kind),
               "%s", wk_last_error(other));
-    cr_expect_eq(other->n_owned, 0);
+    cr_expect_eq(other->owned.count, 0);
     wk_close(other);
     cr_expect_eq(wk_status(ctx), 0);
 }

@@ -11,6 +11,7 @@
 #include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/pretrained/pretrained.h"
+#include "libworker/step/member.h"
 #include "tests/lib/rounding.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/unit/libworker/small.h"
@@ -141,7 +142,7 @@ Test(units, an_error_is_printed_on_whichever_rank_it_is)
     cr_redirect_stderr();
     small_open(&s, NULL);
     wk_print_error(s.ctx, stderr); /* nothing */
-    s.ctx->rank = 3;
+    s.ctx->group.rank = 3;
     struct error err = {.code = WK_EINVAL, .text = "this and that"};
     (void)context_fail(s.ctx, &err);
     wk_print_error(s.ctx, stderr);
@@ -184,7 +185,7 @@ Test(units, a_window_that_waits_for_passes_is_told_of)
     struct wk_batch batch;
     open_both(&s, (const char *const[]){"gradient_accumulation_steps=2", NULL});
     cr_assert_eq(prepare_both(&s), 0);
-    s.ctx->notice = count_notice;
+    s.ctx->notices.call = count_notice;
     told = 0;
     for (int i = 0; i < 40; i++) {
         cr_assert(wk_next(s.loader, &batch), "%s", wk_last_error(s.ctx));
@@ -383,9 +384,9 @@ Test(units, a_loader_that_ends_inside_a_window_ends_the_loop)
         wk_step(its);
     }
     cr_assert(batches % 3 != 0, "%d", batches);
-    cr_assert(s.ctx->ended);
+    cr_assert(s.ctx->loop.ended);
     cr_assert_eq(wk_status(s.ctx), 0, "%s", wk_last_error(s.ctx));
-    cr_assert_eq(s.ctx->saved_step, wk_steps(s.ctx));
+    cr_assert_eq(s.ctx->saving.saved_step, wk_steps(s.ctx));
     cr_assert(wk_steps(s.ctx) > 0);
     cr_assert_not(wk_next(s.loader, &batch));
     close_both(&s);
@@ -408,7 +409,7 @@ Test(units, a_second_prepare_takes_what_is_prepared_and_nothing_else)
  * goes on with another batch, so they are not where each other is. */
 Test(units, members_beside_a_step_that_came_to_nothing_are_not_level)
 {
-    struct member before = {.has_state = 1, .step = 5, .windows = 9, .taken = 8, .done = 1};
+    struct member before = {.trained = 1, .step = 5, .windows = 9, .taken = 8, .done = 1};
     struct member behind = before;
     behind.done = 0;
     cr_assert(member_level(&before, &before) && !member_level(&before, &behind));

@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include "common/base/crc32c.h"
+#include "libworker/step/agree_memory.h"
 #include "libworker/step/context.h"
-#include "libworker/step/room.h"
+#include "libworker/step/memory_budget.h"
 #include "libworker/tensor/memory_limit.h"
 
 enum {
@@ -47,7 +48,7 @@ static int64_t taken_beside(struct wk_context *ctx)
     const struct unit *unit;
     int64_t bytes = 0;
     int count;
-    bool saves = ctx->saver && (ctx->rank == 0 || ctx->is_sharded);
+    bool saves = ctx->saving.saver && (ctx->group.rank == 0 || ctx->cut.is_sharded);
     if (saves && !state_tensors(ctx, &tensors, &count, NULL)) {
         for (int i = 0; i < count; i++)
             bytes += (int64_t)tensors[i].bytes;
@@ -86,10 +87,10 @@ static struct neighbour neighbour_of(const struct memory_limit *limit)
 static int neighbours(struct wk_context *ctx, struct neighbour own, struct neighbour **ret,
                       struct error *err)
 {
-    struct neighbour *all = calloc((size_t)ctx->world, sizeof(*all));
+    struct neighbour *all = calloc((size_t)ctx->group.world, sizeof(*all));
     int rc = memory_agree(ctx, all, "ask the others", err);
-    if (!rc && ctx->comm)
-        rc = wk_all_gather(ctx->comm, &own, all, 2, WK_I32, NULL);
+    if (!rc && ctx->group.comm)
+        rc = wk_all_gather(ctx->group.comm, &own, all, 2, WK_I32, NULL);
     else if (!rc)
         all[0] = own;
     if (rc)
@@ -100,7 +101,7 @@ static int neighbours(struct wk_context *ctx, struct neighbour own, struct neigh
 }
 
 /* This rank's share of what its groups have left, which all ranks of a machine are about to use. */
-static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
+static int part_of_memory(struct wk_context *ctx, int64_t *ret, struct error *err)
 {
     struct memory_limit limit;
     touch_state(ctx);
@@ -110,7 +111,7 @@ static int part_of_room(struct wk_context *ctx, int64_t *ret, struct error *err)
     int rc = neighbours(ctx, own, &all, err);
     if (rc)
         return rc;
-    for (int i = 0; i < ctx->world; i++) {
+    for (int i = 0; i < ctx->group.world; i++) {
         same_machine += all[i].machine == own.machine;
         same_group += all[i].machine == own.machine && all[i].group == own.group;
     }
@@ -149,19 +150,19 @@ static bool limit_begin(rlim_t bytes)
     return done;
 }
 
-int room_begin(struct wk_context *ctx, struct room *ret, struct error *err)
+int memory_budget_begin(struct wk_context *ctx, struct memory_budget *ret, struct error *err)
 {
     int64_t part, data = memory_data_bytes("");
-    *ret = (struct room){0};
-    int rc = part_of_room(ctx, &part, err);
+    *ret = (struct memory_budget){0};
+    int rc = part_of_memory(ctx, &part, err);
     if (!rc && part != MEMORY_UNLIMITED && data >= 0)
         ret->is_limited = limit_begin((rlim_t)(data + part));
     return rc;
 }
 
-void room_end(const struct room *room)
+void memory_budget_end(const struct memory_budget *budget)
 {
-    if (!room->is_limited)
+    if (!budget->is_limited)
         return;
     (void)pthread_mutex_lock(&limited.lock);
     if (--limited.searches == 0)

@@ -6,8 +6,8 @@
  * Any thread. The limit applies to all threads of the process; with several searches the lowest
  * limit applies.
  */
-#ifndef STEP_ROOM_H
-#define STEP_ROOM_H
+#ifndef STEP_MEMORY_BUDGET_H
+#define STEP_MEMORY_BUDGET_H
 
 #include <stdbool.h>
 
@@ -15,14 +15,14 @@
 
 struct wk_context;
 
-struct room {
+struct memory_budget {
     bool is_limited; /* also by this search */
 };
 
 /* All ranks call it between steps: ranks of one machine divide what a common group has left. The
  * memory of gradients and optimizers is touched first, so that the groups count it. The code of a
  * collective (the communicator has the sentence), or WK_ENOMEM on all ranks with a sentence. */
-int room_begin(struct wk_context *ctx, struct room *ret, struct error *err);
-void room_end(const struct room *room);
+int memory_budget_begin(struct wk_context *ctx, struct memory_budget *ret, struct error *err);
+void memory_budget_end(const struct memory_budget *budget);
 
 #endif

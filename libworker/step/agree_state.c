@@ -1,10 +1,14 @@
-/* Agrees on a state that every member has as a whole: one of them sends its own to the others. */
+#include "libworker/step/agree_state.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/list.h"
+#include "libworker/step/agree_memory.h"
+#include "libworker/step/agree_shards.h"
 #include "libworker/step/context.h"
+#include "libworker/step/member.h"
 
 /* True if, after this failure to load a checkpoint, the one before it is tried. */
 static bool gives_way(int code)
@@ -46,8 +50,8 @@ static int first_state(struct wk_context *ctx, struct error *err)
 {
     char path[CHECKPOINT_PATH_MAX];
     const char *wanted = settings_text(&ctx->settings, SETTING_RESUME_FROM);
-    if (*ctx->resume_from)
-        wanted = ctx->resume_from;
+    if (*ctx->group.resume_from)
+        wanted = ctx->group.resume_from;
     int rc = save_begin(ctx, !*wanted, err);
     if (!rc && strcmp(wanted, "latest") == 0) {
         rc = state_newest(ctx, path, err);
@@ -55,14 +59,14 @@ static int first_state(struct wk_context *ctx, struct error *err)
     }
     if (rc)
         return rc;
-    if (!*wanted && ctx->is_partial)
+    if (!*wanted && ctx->state.partial)
         return error_set(err, WK_ESTATE,
                          "the last rank that held the training state was lost while it was sending "
                          "it, and there is no checkpoint");
     if (!*wanted) {
         state_begins(ctx);
         rc = units_fill(ctx, err);
-        ctx->has_state = !rc;
+        ctx->state.trained = !rc;
         return rc;
     }
     rc = state_load(ctx, wanted, err);
@@ -82,13 +86,13 @@ static int choose_source(const struct member *members, int world, bool *ret_diff
     int source = -1, initial = -1;
     *ret_differ = false;
     for (int i = 0; i < world; i++) {
-        if (members[i].has_state && (source < 0 || member_further(&members[i], &members[source])))
+        if (members[i].trained && (source < 0 || member_further(&members[i], &members[source])))
             source = i;
-        if (!members[i].is_partial && initial < 0)
+        if (!members[i].partial && initial < 0)
             initial = i;
     }
     for (int i = 0; i < world; i++)
-        if (source < 0 || !members[i].has_state || !member_level(&members[i], &members[source]))
+        if (source < 0 || !members[i].trained || !member_level(&members[i], &members[source]))
             *ret_differ = true;
     if (source >= 0)
         return source;
@@ -175,7 +179,7 @@ static void transfer_fini(struct transfer *transfer)
 static bool take_aside(struct wk_context *ctx, const struct member *members, struct transfer *ret)
 {
     size_t all = 0;
-    const struct member *own = &members[ctx->rank];
+    const struct member *own = &members[ctx->group.rank];
     for (int i = 0; i < ret->arrays.count; i++)
         all += ret->arrays.list[i].count;
     size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
@@ -193,11 +197,11 @@ static bool take_aside(struct wk_context *ctx, const struct member *members, str
 static int transfer_init(struct wk_context *ctx, const struct member *members, int source,
                          struct transfer *ret, struct error *err)
 {
-    const struct member *own = &members[ctx->rank];
-    *ret = (struct transfer){.comm = ctx->comm, .source = source, .part = PART_FILL};
-    if (ctx->rank == source)
+    const struct member *own = &members[ctx->group.rank];
+    *ret = (struct transfer){.comm = ctx->group.comm, .source = source, .part = PART_FILL};
+    if (ctx->group.rank == source)
         ret->part = PART_SEND;
-    else if (own->has_state)
+    else if (own->trained)
         ret->part = own->windows == members[source].windows ? PART_LISTEN : PART_STAGE;
     bool has = state_arrays(ctx, &ret->arrays) && take_aside(ctx, members, ret);
     int rc = memory_agree(ctx, has, "take over the state", err);
@@ -235,12 +239,12 @@ static int send_tensors(struct wk_context *ctx, const struct transfer *transfer,
 {
     const struct arrays *arrays = &transfer->arrays;
     if (transfer->part == PART_FILL) {
-        ctx->has_state = false;
-        ctx->is_partial = true;
+        ctx->state.trained = false;
+        ctx->state.partial = true;
     }
     int rc = transfer_run(transfer, arrays->list, arrays->count);
     if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+        error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
     else if (transfer->part == PART_STAGE)
         take_staged(transfer, arrays->list, arrays->count);
     return rc;
@@ -254,15 +258,15 @@ static int spread(struct wk_context *ctx, const struct member *members, int sour
     int rc = transfer_init(ctx, members, source, &transfer, err);
     if (rc)
         return rc;
-    if (ctx->rank == source) {
+    if (ctx->group.rank == source) {
         struct error why = {0};
-        word.code = members[source].has_state ? 0 : first_state(ctx, &why);
+        word.code = members[source].trained ? 0 : first_state(ctx, &why);
         (void)str_copy(word.text, sizeof(word.text), why.text);
         member_word(ctx, &word);
     }
-    rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    rc = wk_broadcast(ctx->group.comm, &word, sizeof(word), WK_U8, source, NULL);
     if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+        error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
     else if (word.code)
         rc = error_set(err, word.code, "%s", word.text);
     else
@@ -276,14 +280,14 @@ static int spread(struct wk_context *ctx, const struct member *members, int sour
 
 int state_agree(struct wk_context *ctx, struct error *err)
 {
-    if (ctx->is_sharded)
-        return state_agree_shards(ctx, err);
+    if (ctx->cut.is_sharded)
+        return shards_agree(ctx, err);
     struct member *members;
     int rc = member_gather(ctx, &members, err);
     if (rc)
         return rc;
     bool differ;
-    int source = choose_source(members, ctx->world, &differ);
+    int source = choose_source(members, ctx->group.world, &differ);
     if (differ)
         rc = spread(ctx, members, source, err);
     free(members);

@@ -1,7 +1,5 @@
-/* Ranks that train one model must have equal settings and objects, as far as these shape the
- * mathematics. When a generation meets, each rank describes them in words, which are compared by
- * digest. Rank 0 is the reference, so that all refuse for the same reason; the words themselves are
- * sent only then. */
+#include "libworker/step/agree_config.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,12 +167,13 @@ static void say_scheduler(const struct wk_scheduler *scheduler, char ret[WORD_MA
 static void say_models(const struct wk_context *ctx, char ret[WORD_MAX])
 {
     int means = 0;
-    for (int i = 0; i < ctx->n_units; i++)
-        means += ctx->units[i].model->mean_of_share;
+    for (int i = 0; i < ctx->prepared.n_units; i++)
+        means += ctx->prepared.units[i].model->mean_of_share;
     if (means)
-        (void)str_printf(ret, WORD_MAX, "%d (%d with wk_mean_of_share)", ctx->n_units, means);
+        (void)str_printf(ret, WORD_MAX, "%d (%d with wk_mean_of_share)", ctx->prepared.n_units,
+                         means);
     else
-        (void)str_printf(ret, WORD_MAX, "%d", ctx->n_units);
+        (void)str_printf(ret, WORD_MAX, "%d", ctx->prepared.n_units);
 }
 
 static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
@@ -200,8 +199,8 @@ static void say_products(const struct wk_context *ctx, char ret[WORD_MAX])
 {
     const char *hook = settings_text(&ctx->settings, SETTING_DDP_HOOK);
     bool repeated = strcmp(hook, "powersgd") == 0;
-    for (int i = 0; i < ctx->n_units; i++) {
-        const struct wk_optimizer *optimizer = ctx->units[i].optimizer;
+    for (int i = 0; i < ctx->prepared.n_units; i++) {
+        const struct wk_optimizer *optimizer = ctx->prepared.units[i].optimizer;
         repeated |= optimizer && strcmp(optimizer->ops->name, "muon") == 0;
     }
     if (repeated)
@@ -219,13 +218,13 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
     else if (word == WORD_PRODUCTS)
         say_products(ctx, ret);
     else if (word < WORD_GROUPS)
-        say_optimizer(ctx->units[word - WORD_OPTIMIZERS].optimizer, ret);
+        say_optimizer(ctx->prepared.units[word - WORD_OPTIMIZERS].optimizer, ret);
     else if (word < WORD_SCHEDULERS)
-        say_groups(ctx->units[word - WORD_GROUPS].optimizer, ret);
-    else if (word < WORD_LOADERS && word - WORD_SCHEDULERS < ctx->n_schedulers)
-        say_scheduler(ctx->schedulers[word - WORD_SCHEDULERS], ret);
-    else if (word >= WORD_LOADERS && word - WORD_LOADERS < ctx->n_loaders)
-        say_loader(ctx->loaders[word - WORD_LOADERS], ret);
+        say_groups(ctx->prepared.units[word - WORD_GROUPS].optimizer, ret);
+    else if (word < WORD_LOADERS && word - WORD_SCHEDULERS < ctx->prepared.n_schedulers)
+        say_scheduler(ctx->prepared.schedulers[word - WORD_SCHEDULERS], ret);
+    else if (word >= WORD_LOADERS && word - WORD_LOADERS < ctx->prepared.n_loaders)
+        say_loader(ctx->prepared.loaders[word - WORD_LOADERS], ret);
     else
         (void)str_copy(ret, WORD_MAX, "none");
 }
@@ -234,7 +233,7 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
 static void name_of_unit(const struct wk_context *ctx, int index, const char *what,
                          char ret[NAME_MAX_BYTES])
 {
-    if (ctx->n_units == 1)
+    if (ctx->prepared.n_units == 1)
         (void)str_printf(ret, NAME_MAX_BYTES, "the optimizer%s", what);
     else
         (void)str_printf(ret, NAME_MAX_BYTES, "the optimizer%s of model %d", what, index + 1);
@@ -262,14 +261,14 @@ static void name_word(const struct wk_context *ctx, int word, char ret[NAME_MAX_
 static int refuse(struct wk_context *ctx, int rank, int word, struct error *err)
 {
     char own[WORD_MAX], name[NAME_MAX_BYTES];
-    char(*all)[WORD_MAX] = calloc((size_t)ctx->world, sizeof(*all));
+    char(*all)[WORD_MAX] = calloc((size_t)ctx->group.world, sizeof(*all));
     if (!all)
-        return error_set(err, WK_ENOMEM, "no memory to compare %d ranks", ctx->world);
+        return error_set(err, WK_ENOMEM, "no memory to compare %d ranks", ctx->group.world);
     say(ctx, word, own);
     name_word(ctx, word, name);
-    int rc = wk_all_gather(ctx->comm, own, all, sizeof(own), WK_U8, NULL);
+    int rc = wk_all_gather(ctx->group.comm, own, all, sizeof(own), WK_U8, NULL);
     if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+        error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
     else
         rc = error_set(err, WK_EMISMATCH,
                        "ranks differ in %s: it is %s on rank 0 and %s on rank %d; set the same on "
@@ -282,26 +281,26 @@ static int refuse(struct wk_context *ctx, int rank, int word, struct error *err)
 static int compare(struct wk_context *ctx, const uint64_t *all, struct error *err)
 {
     for (int word = 0; word < WORD_COUNT; word++)
-        for (int rank = 1; rank < ctx->world; rank++)
+        for (int rank = 1; rank < ctx->group.world; rank++)
             if (all[(size_t)rank * WORD_COUNT + (size_t)word] != all[word])
                 return refuse(ctx, rank, word, err);
     return 0;
 }
 
-int alike_check(struct wk_context *ctx, struct error *err)
+int config_agree(struct wk_context *ctx, struct error *err)
 {
     uint64_t own[WORD_COUNT];
-    uint64_t *all = calloc((size_t)ctx->world, sizeof(own));
+    uint64_t *all = calloc((size_t)ctx->group.world, sizeof(own));
     if (!all)
-        return error_set(err, WK_ENOMEM, "no memory to compare %d ranks", ctx->world);
+        return error_set(err, WK_ENOMEM, "no memory to compare %d ranks", ctx->group.world);
     for (int word = 0; word < WORD_COUNT; word++) {
         char text[WORD_MAX];
         say(ctx, word, text);
         own[word] = digest(text, DIGEST_START);
     }
-    int rc = wk_all_gather(ctx->comm, own, all, WORD_COUNT, WK_I64, NULL);
+    int rc = wk_all_gather(ctx->group.comm, own, all, WORD_COUNT, WK_I64, NULL);
     if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->comm));
+        error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
     else
         rc = compare(ctx, all, err);
     free(all);

@@ -1,29 +1,31 @@
+#include "libworker/step/hand_off.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libworker/step/shards.h"
+#include "libworker/step/context.h"
 
-static void handed_fini(struct handed *handed)
+static void handoff_fini(struct handoff *handoff)
 {
     for (int unit = 0; unit < NUMBERS_UNITS_MAX; unit++)
         for (int i = 0; i < FLAT_MAX; i++)
-            room_free(&handed->rooms[unit][i]);
-    free(handed);
+            shard_buffer_free(&handoff->buffers[unit][i]);
+    free(handoff);
 }
 
-const struct handed *handed_find(const struct wk_context *ctx, int64_t part)
+const struct handoff *handoff_find(const struct wk_context *ctx, int64_t part)
 {
-    for (int i = 0; i < ctx->n_handed; i++)
-        if (ctx->handed[i]->part == part)
-            return ctx->handed[i];
+    for (int i = 0; i < ctx->cut.n_handoffs; i++)
+        if (ctx->cut.handoffs[i]->part == part)
+            return ctx->cut.handoffs[i];
     return NULL;
 }
 
-void handed_clear(struct wk_context *ctx)
+void handoffs_clear(struct wk_context *ctx)
 {
-    for (int i = 0; i < ctx->n_handed; i++)
-        handed_fini(ctx->handed[i]);
-    ctx->n_handed = 0;
+    for (int i = 0; i < ctx->cut.n_handoffs; i++)
+        handoff_fini(ctx->cut.handoffs[i]);
+    ctx->cut.n_handoffs = 0;
 }
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
@@ -39,32 +41,32 @@ static int give(struct wk_context *ctx, int to, struct error *err)
         size_t count = strategy_plan(&unit->strategy)->shard;
         size_t own = strategy_range(&unit->strategy)->count;
         struct flats flats = flats_of(unit);
-        struct room padded;
-        rc = room_new(ctx, count, &padded, err);
+        struct shard_buffer padded;
+        rc = shard_buffer_new(ctx, count, &padded, err);
         if (rc)
             return rc;
         for (int i = 0; i < flats.count && !rc; i++) {
             memcpy(padded.data, flats.data[i], own * sizeof(float));
-            rc = wk_send(ctx->comm, padded.data, count, WK_F32, to, NULL);
+            rc = wk_send(ctx->group.comm, padded.data, count, WK_F32, to, NULL);
         }
-        room_free(&padded);
+        shard_buffer_free(&padded);
         if (rc)
             return comm_failed(ctx, rc, err);
     }
     return 0;
 }
 
-static int receive(struct wk_context *ctx, int from, struct handed *handed, struct error *err)
+static int receive(struct wk_context *ctx, int from, struct handoff *handoff, struct error *err)
 {
-    for (int u = 0; u < ctx->n_units; u++) {
-        struct unit *unit = &ctx->units[u];
+    for (int u = 0; u < ctx->prepared.n_units; u++) {
+        struct unit *unit = &ctx->prepared.units[u];
         size_t count = strategy_plan(&unit->strategy)->shard;
         for (int i = 0; i < flats_of(unit).count; i++) {
-            struct room *room = &handed->rooms[u][i];
-            int rc = room_new(ctx, count, room, err);
+            struct shard_buffer *buffer = &handoff->buffers[u][i];
+            int rc = shard_buffer_new(ctx, count, buffer, err);
             if (rc)
                 return rc;
-            rc = wk_recv(ctx->comm, room->data, count, WK_F32, from, NULL);
+            rc = wk_recv(ctx->group.comm, buffer->data, count, WK_F32, from, NULL);
             if (rc)
                 return comm_failed(ctx, rc, err);
         }
@@ -74,22 +76,22 @@ static int receive(struct wk_context *ctx, int from, struct handed *handed, stru
 
 static int take(struct wk_context *ctx, int from, int64_t part, struct error *err)
 {
-    struct handed *handed = calloc(1, sizeof(*handed));
-    if (!handed)
+    struct handoff *handoff = calloc(1, sizeof(*handoff));
+    if (!handoff)
         return error_set(err, WK_ENOMEM, "no memory for the shard of rank %d", from);
-    handed->part = part;
-    int rc = receive(ctx, from, handed, err);
+    handoff->part = part;
+    int rc = receive(ctx, from, handoff, err);
     if (rc)
-        handed_fini(handed);
+        handoff_fini(handoff);
     else
-        ctx->handed[ctx->n_handed++] = handed;
+        ctx->cut.handoffs[ctx->cut.n_handoffs++] = handoff;
     return rc;
 }
 
 static bool stays_with(const struct wk_context *ctx, const int32_t *leaves, int part)
 {
-    for (int rank = 0; rank < ctx->world; rank++)
-        if (!leaves[rank] && prepare_layout(ctx, rank).part == part)
+    for (int rank = 0; rank < ctx->group.world; rank++)
+        if (!leaves[rank] && cut_layout(ctx, rank).part == part)
             return true;
     return false;
 }
@@ -97,9 +99,9 @@ static bool stays_with(const struct wk_context *ctx, const int32_t *leaves, int 
 /* Of the leaving ranks with the same part, the first one sends it. */
 static bool gives(const struct wk_context *ctx, const int32_t *leaves, int rank)
 {
-    int part = prepare_layout(ctx, rank).part;
+    int part = cut_layout(ctx, rank).part;
     for (int before = 0; before < rank; before++)
-        if (leaves[before] && prepare_layout(ctx, before).part == part)
+        if (leaves[before] && cut_layout(ctx, before).part == part)
             return false;
     return leaves[rank] && !stays_with(ctx, leaves, part);
 }
@@ -107,7 +109,7 @@ static bool gives(const struct wk_context *ctx, const int32_t *leaves, int rank)
 static int next_staying(const struct wk_context *ctx, const int32_t *leaves, int after)
 {
     do
-        after = (after + 1) % ctx->world;
+        after = (after + 1) % ctx->group.world;
     while (leaves[after]);
     return after;
 }
@@ -116,33 +118,33 @@ static int next_staying(const struct wk_context *ctx, const int32_t *leaves, int
 static int most_of_one(const struct wk_context *ctx, const int32_t *leaves)
 {
     int given = 0, leaving = 0;
-    for (int rank = 0; rank < ctx->world; rank++) {
+    for (int rank = 0; rank < ctx->group.world; rank++) {
         leaving += leaves[rank];
         given += gives(ctx, leaves, rank);
     }
-    int staying = ctx->world - leaving;
+    int staying = ctx->group.world - leaving;
     return staying > 0 ? (given + staying - 1) / staying : 0;
 }
 
-int hand_over(struct wk_context *ctx, const int32_t *leaves, struct error *err)
+int hand_off(struct wk_context *ctx, const int32_t *leaves, struct error *err)
 {
     int to = -1, rc = 0, most = most_of_one(ctx, leaves);
-    handed_clear(ctx);
-    if (most > HANDED_MAX) {
+    handoffs_clear(ctx);
+    if (most > HANDOFFS_MAX) {
         context_notice(ctx,
                        "too many ranks leave at once for the others to keep their parts of the "
                        "state: %d each, at most %d",
-                       most, HANDED_MAX);
+                       most, HANDOFFS_MAX);
         return 0;
     }
-    for (int rank = 0; rank < ctx->world && !rc; rank++) {
+    for (int rank = 0; rank < ctx->group.world && !rc; rank++) {
         if (!gives(ctx, leaves, rank))
             continue;
         to = next_staying(ctx, leaves, to);
-        if (rank == ctx->rank)
+        if (rank == ctx->group.rank)
             rc = give(ctx, to, err);
-        else if (to == ctx->rank)
-            rc = take(ctx, rank, prepare_layout(ctx, rank).part, err);
+        else if (to == ctx->group.rank)
+            rc = take(ctx, rank, cut_layout(ctx, rank).part, err);
     }
     return rc;
 }

@@ -1,12 +1,15 @@
-/* Agrees on a state that is cut over the members, where no member can send more than it has. If the
- * members together have all parts of one step, the parts are moved to the new cut. If one is
- * missing, all load the last checkpoint and continue in place. */
+#include "libworker/step/agree_shards.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/list.h"
 #include "libworker/parallel/pages.h"
+#include "libworker/step/bind.h"
+#include "libworker/step/context.h"
+#include "libworker/step/hand_off.h"
+#include "libworker/step/member.h"
 #include "libworker/step/shards.h"
 
 static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
@@ -17,8 +20,8 @@ static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
 static bool holds(const struct member *member, int64_t part)
 {
     bool found = member->part == part;
-    for (int64_t i = 0; i < member->n_handed && !found; i++)
-        found = member->handed[i] == part;
+    for (int64_t i = 0; i < member->n_handoffs && !found; i++)
+        found = member->handoffs[i] == part;
     return found;
 }
 
@@ -27,10 +30,10 @@ static bool holds(const struct member *member, int64_t part)
 static int holder(const struct wk_context *ctx, const struct member *members,
                   const struct member *like, int64_t part)
 {
-    for (int i = 0; i < ctx->world; i++) {
+    for (int i = 0; i < ctx->group.world; i++) {
         const struct member *m = &members[i];
-        if (m->has_state && holds(m, part) && m->born == like->born && m->taken == like->taken &&
-            m->parts_of == like->parts_of)
+        if (m->trained && holds(m, part) && m->cut_generation == like->cut_generation &&
+            m->taken == like->taken && m->parts_of == like->parts_of)
             return i;
     }
     return -1;
@@ -40,8 +43,8 @@ static int holder(const struct wk_context *ctx, const struct member *members,
 static int whole_set(const struct wk_context *ctx, const struct member *members)
 {
     int best = -1;
-    for (int i = 0; i < ctx->world; i++) {
-        bool complete = members[i].has_state && members[i].part >= 0;
+    for (int i = 0; i < ctx->group.world; i++) {
+        bool complete = members[i].trained && members[i].part >= 0;
         for (int64_t part = 0; complete && part < members[i].parts_of; part++)
             complete = holder(ctx, members, &members[i], part) >= 0;
         if (complete && (best < 0 || member_further(&members[i], &members[best])))
@@ -54,8 +57,8 @@ static int whole_set(const struct wk_context *ctx, const struct member *members)
 static bool cut_alike(const struct wk_context *ctx, const struct member *members)
 {
     bool same = true;
-    for (int i = 0; i < ctx->world; i++) {
-        struct layout layout = prepare_layout(ctx, i);
+    for (int i = 0; i < ctx->group.world; i++) {
+        struct layout layout = cut_layout(ctx, i);
         same = same && members[i].parts_of == layout.shards && members[i].part == layout.part;
     }
     return same;
@@ -65,8 +68,8 @@ static bool in_place(const struct wk_context *ctx, const struct member *members,
                      const struct member *set)
 {
     bool same = cut_alike(ctx, members);
-    for (int i = 0; i < ctx->world; i++)
-        same = same && members[i].has_state && members[i].born == set->born &&
+    for (int i = 0; i < ctx->group.world; i++)
+        same = same && members[i].trained && members[i].cut_generation == set->cut_generation &&
                members[i].taken == set->taken;
     return same;
 }
@@ -74,13 +77,13 @@ static bool in_place(const struct wk_context *ctx, const struct member *members,
 /* The rest of a unit's previous cut. */
 struct old_cut {
     struct shard_plan plan;
-    struct room kept[FLAT_MAX]; /* [plan.shard] each; empty on a member without a part */
+    struct shard_buffer kept[FLAT_MAX]; /* [plan.shard] each; empty on a member without a part */
 };
 
 static void old_cut_fini(struct old_cut *old)
 {
     for (int i = 0; i < FLAT_MAX; i++)
-        room_free(&old->kept[i]);
+        shard_buffer_free(&old->kept[i]);
     shard_plan_fini(&old->plan);
 }
 
@@ -91,7 +94,7 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     struct flats flats = flats_of(unit);
     int rc = shard_plan_recut(strategy_plan(&unit->strategy), (int)set->parts_of, &ret->plan, err);
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
-        rc = room_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
+        rc = shard_buffer_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
             memcpy(ret->kept[i].data, flats.data[i], own * sizeof(float));
     }
@@ -99,11 +102,11 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
 }
 
 /* Part `part` of flat array `flat` of a unit, on the member that has it. */
-static struct room held_part(const struct unit *unit, const struct member *own, int64_t part,
-                             int flat, const struct old_cut *old)
+static struct shard_buffer held_part(const struct unit *unit, const struct member *own,
+                                     int64_t part, int flat, const struct old_cut *old)
 {
-    const struct handed *handed = own->part == part ? NULL : handed_find(unit->ctx, part);
-    return handed ? handed->rooms[unit_number(unit) - 1][flat] : old->kept[flat];
+    const struct handoff *handoff = own->part == part ? NULL : handoff_find(unit->ctx, part);
+    return handoff ? handoff->buffers[unit_number(unit) - 1][flat] : old->kept[flat];
 }
 
 /* Send every part of every flat array to all ranks, which keep their own pieces. */
@@ -113,26 +116,27 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
     struct wk_context *ctx = unit->ctx;
     const struct shard_plan *plan = strategy_plan(&unit->strategy);
     struct flats flats = flats_of(unit);
-    struct room passing = {0}, mine = {0};
+    struct shard_buffer passing = {0}, mine = {0};
     size_t kept = strategy_range(&unit->strategy)->count;
-    int rc = room_new(ctx, old->plan.shard, &passing, err);
-    rc = rc ? rc : room_new(ctx, plan->shard, &mine, err);
+    int rc = shard_buffer_new(ctx, old->plan.shard, &passing, err);
+    rc = rc ? rc : shard_buffer_new(ctx, plan->shard, &mine, err);
     for (int f = 0; f < flats.count && !rc; f++) {
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
-            float *data = from == ctx->rank ? held_part(unit, &members[from], part, f, old).data
-                                            : passing.data;
-            rc = wk_broadcast(ctx->comm, data, old->plan.shard, WK_F32, from, NULL);
+            float *data = from == ctx->group.rank
+                              ? held_part(unit, &members[from], part, f, old).data
+                              : passing.data;
+            rc = wk_broadcast(ctx->group.comm, data, old->plan.shard, WK_F32, from, NULL);
             if (rc)
                 (void)comm_failed(ctx, rc, err);
             else
-                shard_carry(&old->plan, (int)part, data, plan, ctx->part, mine.data);
+                shard_carry(&old->plan, (int)part, data, plan, ctx->cut.part, mine.data);
         }
         if (!rc)
             memcpy(flats.data[f], mine.data, kept * sizeof(float));
     }
-    room_free(&passing);
-    room_free(&mine);
+    shard_buffer_free(&passing);
+    shard_buffer_free(&mine);
     return rc;
 }
 
@@ -140,20 +144,20 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
 static int cut_again(struct wk_context *ctx, const struct member *members, const struct member *set,
                      struct error *err)
 {
-    const struct member *own = &members[ctx->rank];
-    bool had_part =
-        own->has_state && own->part >= 0 && own->born == set->born && own->taken == set->taken;
+    const struct member *own = &members[ctx->group.rank];
+    bool had_part = own->trained && own->part >= 0 && own->cut_generation == set->cut_generation &&
+                    own->taken == set->taken;
     struct old_cut old[NUMBERS_UNITS_MAX] = {0};
     int rc = 0;
-    for (int i = 0; i < ctx->n_units && !rc; i++)
-        rc = keep_old(&ctx->units[i], set, had_part, &old[i], err);
-    ctx->has_state = false; /* until all of it has arrived */
-    ctx->is_partial = true;
+    for (int i = 0; i < ctx->prepared.n_units && !rc; i++)
+        rc = keep_old(&ctx->prepared.units[i], set, had_part, &old[i], err);
+    ctx->state.trained = false; /* until all of it has arrived */
+    ctx->state.partial = true;
     if (!rc)
-        rc = prepare_cut(ctx, err);
-    for (int i = 0; i < ctx->n_units && !rc; i++)
-        rc = carry_parts(&ctx->units[i], members, set, &old[i], err);
-    for (int i = 0; i < ctx->n_units; i++)
+        rc = bind_again(ctx, err);
+    for (int i = 0; i < ctx->prepared.n_units && !rc; i++)
+        rc = carry_parts(&ctx->prepared.units[i], members, set, &old[i], err);
+    for (int i = 0; i < ctx->prepared.n_units; i++)
         old_cut_fini(&old[i]);
     return rc;
 }
@@ -164,7 +168,7 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
     const struct member *set = &members[source];
     struct word word = {0};
     member_word(ctx, &word);
-    int rc = wk_broadcast(ctx->comm, &word, sizeof(word), WK_U8, source, NULL);
+    int rc = wk_broadcast(ctx->group.comm, &word, sizeof(word), WK_U8, source, NULL);
     if (rc)
         return comm_failed(ctx, rc, err);
     if (!in_place(ctx, members, set))
@@ -184,9 +188,9 @@ static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PA
     int64_t *steps;
     int count;
     *ret = 0;
-    if (*ctx->resume_from)
-        wanted = ctx->resume_from;
-    int rc = before == INT64_MAX ? save_begin(ctx, !*wanted && !ctx->fell_back, err) : 0;
+    if (*ctx->group.resume_from)
+        wanted = ctx->group.resume_from;
+    int rc = before == INT64_MAX ? save_begin(ctx, !*wanted && !ctx->cut.fell_back, err) : 0;
     if (rc || !*wanted)
         return rc;
     bool latest = strcmp(wanted, "latest") == 0;
@@ -209,7 +213,7 @@ static int choose(struct wk_context *ctx, int64_t before, char ret[CHECKPOINT_PA
 static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
 {
     int32_t code = own;
-    int rc = wk_all_reduce(ctx->comm, &code, 1, WK_I32, WK_MIN, NULL);
+    int rc = wk_all_reduce(ctx->group.comm, &code, 1, WK_I32, WK_MIN, NULL);
     *ret = code;
     return rc ? comm_failed(ctx, rc, err) : 0;
 }
@@ -227,7 +231,7 @@ static int start_together(struct wk_context *ctx, struct error *err)
         if (!rc)
             rc = worst(ctx, own, &lacking, err);
         if (!rc && lacking)
-            rc = strategy_fill(&unit->strategy, ctx->comm, err);
+            rc = strategy_fill(&unit->strategy, ctx->group.comm, err);
     }
     return rc;
 }
@@ -241,19 +245,19 @@ static int load_together(struct wk_context *ctx, struct error *err)
     for (int tried = 0;; tried++) {
         char path[CHECKPOINT_PATH_MAX] = "";
         struct error own = {0};
-        int code = ctx->rank == 0 ? choose(ctx, before, path, &own) : 0;
+        int code = ctx->group.rank == 0 ? choose(ctx, before, path, &own) : 0;
         int rc = worst(ctx, code, &code, err);
         if (!rc && code)
             return own.code
                        ? (*err = own, code)
                        : error_set(err, code, "rank 0 has no state to begin with, and reports why");
         if (!rc)
-            rc = wk_broadcast(ctx->comm, path, sizeof(path), WK_U8, 0, NULL)
+            rc = wk_broadcast(ctx->group.comm, path, sizeof(path), WK_U8, 0, NULL)
                      ? comm_failed(ctx, WK_EPEER, err)
                      : 0;
         if (rc)
             return rc;
-        if (!*path && before == INT64_MAX && !ctx->fell_back)
+        if (!*path && before == INT64_MAX && !ctx->cut.fell_back)
             return start_together(ctx, err);
         if (!*path && failed.code) {
             *err = failed;
@@ -286,7 +290,7 @@ static int load_together(struct wk_context *ctx, struct error *err)
         before = checkpoint_step_of(path);
         if (!*damaged)
             (void)str_copy(damaged, sizeof(damaged), path);
-        ctx->fell_back = true;
+        ctx->cut.fell_back = true;
     }
 }
 
@@ -294,25 +298,25 @@ static int load_together(struct wk_context *ctx, struct error *err)
 static int begin_again(struct wk_context *ctx, const struct member *members, struct error *err)
 {
     int64_t lost_step = -1;
-    for (int i = 0; i < ctx->world; i++)
-        if ((members[i].has_state || members[i].is_partial) && members[i].step > lost_step)
+    for (int i = 0; i < ctx->group.world; i++)
+        if ((members[i].trained || members[i].partial) && members[i].step > lost_step)
             lost_step = members[i].step;
-    ctx->fell_back = lost_step >= 0;
-    ctx->is_partial = ctx->is_partial || ctx->has_state;
-    if (ctx->fell_back)
+    ctx->cut.fell_back = lost_step >= 0;
+    ctx->state.partial = ctx->state.partial || ctx->state.trained;
+    if (ctx->cut.fell_back)
         context_notice(ctx,
                        "a part of the state at step %lld went with its rank: going back to the "
                        "last checkpoint, in place",
                        (long long)lost_step);
-    ctx->has_state = false;
-    int rc = cut_alike(ctx, members) ? 0 : prepare_cut(ctx, err);
+    ctx->state.trained = false;
+    int rc = cut_alike(ctx, members) ? 0 : bind_again(ctx, err);
     if (!rc)
         rc = load_together(ctx, err);
-    ctx->fell_back = false;
+    ctx->cut.fell_back = false;
     return rc;
 }
 
-int state_agree_shards(struct wk_context *ctx, struct error *err)
+int shards_agree(struct wk_context *ctx, struct error *err)
 {
     struct member *members;
     int rc = member_gather(ctx, &members, err);
@@ -321,15 +325,15 @@ int state_agree_shards(struct wk_context *ctx, struct error *err)
     int source = whole_set(ctx, members);
     rc = source < 0 ? begin_again(ctx, members, err) : carry_over(ctx, members, source, err);
     free(members);
-    struct layout layout = prepare_layout(ctx, ctx->rank);
+    struct layout layout = cut_layout(ctx, ctx->group.rank);
     rc = rc ? rc : units_regroup(ctx, &layout, err);
     rc = rc ? rc : units_refresh(ctx, err);
     if (rc)
         return rc;
-    handed_clear(ctx);
-    ctx->has_state = true;
-    ctx->is_partial = false;
-    ctx->torn = false;
-    ctx->born = ctx->generation;
+    handoffs_clear(ctx);
+    ctx->state.trained = true;
+    ctx->state.partial = false;
+    ctx->cut.torn = false;
+    ctx->cut.generation = ctx->group.generation;
     return 0;
 }

@@ -1,0 +1,154 @@
+#include "libworker/step/bind.h"
+
+#include "libworker/parallel/custom.h"
+#include "libworker/pretrained/pretrained.h"
+#include "libworker/step/context.h"
+#include "libworker/step/prepare_settings.h"
+
+static void connect_model(struct unit *unit)
+{
+    unit->model->unit = unit;
+    unit->model->ear = (struct error_ear){context_hear, unit->ctx};
+}
+
+static void connect_optimizer(struct unit *unit)
+{
+    if (!unit->optimizer || unit_of_optimizer(unit->optimizer))
+        return;
+    unit->optimizer->ear = (struct error_ear){context_hear, unit->ctx};
+    unit->optimizer->unit = unit;
+}
+
+/* Values also depend on the parameter's name, so that models of one shape begin differently. */
+static uint64_t seed_of(const struct unit *unit)
+{
+    uint64_t seed = (uint64_t)settings_integer(&unit->ctx->settings, SETTING_SEED);
+    return seed + (uint64_t)(unit_number(unit) - 1) * 0x9e3779b97f4a7c15u;
+}
+
+/* `again`: values are from members or a checkpoint; the program's initial values may be freed. */
+static int bind_model(struct unit *unit, bool again, struct error *err)
+{
+    const struct wk_context *ctx = unit->ctx;
+    struct wk_model *model = unit->model;
+    uint64_t seed = seed_of(unit);
+    double mib = 1 << 20;
+    struct narrowing narrowing = ctx->mixed.narrowing;
+    narrowing.steps = unit->optimizer ? &unit->optimizer->steps : NULL;
+    struct strategy_options options = {
+        .kind = prepare_strategy(ctx),
+        .part = ctx->cut.part,
+        .parts = ctx->cut.parts,
+        .prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
+        .keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
+        .narrowing = narrowing,
+        .sizes.first_bytes =
+            (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
+        .sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
+        .static_graph = settings_integer(&ctx->settings, SETTING_STATIC_GRAPH),
+        .hook = prepare_hook(ctx),
+        .powersgd.rank = (int)settings_integer(&ctx->settings, SETTING_POWERSGD_RANK),
+        .powersgd.warm_up = settings_integer(&ctx->settings, SETTING_POWERSGD_WARM_UP),
+        .powersgd.seed = seed,
+        .fill_later = again || (model->values.fill &&
+                                settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
+        .offload = prepare_offload(ctx),
+        .offload_params = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS),
+        .unscaled = model_is_custom(model) && !custom_carries_scale(model),
+        .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
+        /* Clamping of elements hides non-finite values, so these are judged before it. */
+        .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
+                    !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
+    };
+    if (!model_is_custom(model) && !model->seed_waits)
+        model_seed(model, seed);
+    int rc = strategy_init(&unit->strategy, model, &options, err);
+    connect_model(unit);
+    return rc;
+}
+
+/* Memory for model and optimizer, for the present rank and world. */
+static int bind_unit(struct unit *unit, bool again, struct error *err)
+{
+    int rc = bind_model(unit, again, err);
+    if (rc || !unit->optimizer)
+        return rc;
+    rc = strategy_bind(&unit->strategy, unit->optimizer, err);
+    if (!rc)
+        connect_optimizer(unit);
+    return rc;
+}
+
+int bind_again(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    cut_place(ctx);
+    units_each(unit, ctx) {
+        if (rc)
+            break;
+        strategy_fini(&unit->strategy);
+        if (!model_is_custom(unit->model))
+            model_seed(unit->model, unit->model->seed);
+        rc = bind_unit(unit, true, err);
+    }
+    return rc || !ctx->group.comm ? rc : units_meet(ctx, err);
+}
+
+static void bind_loaders(struct wk_context *ctx)
+{
+    for (int i = 0; i < ctx->prepared.n_loaders; i++) {
+        struct wk_loader *loader = ctx->prepared.loaders[i];
+        if (!loader->options.seed)
+            loader->options.seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
+        loader->owner = ctx;
+    }
+}
+
+int bind_all(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    int rc = 0;
+    ctx->cut.is_sharded = strategy_cuts(prepare_strategy(ctx));
+    cut_place(ctx);
+    units_each(unit, ctx) {
+        char **config = &ctx->prepared.configs[unit_number(unit) - 1];
+        rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
+        rc = rc ? rc : mixed_open_unit(unit, err);
+        unit->recomputes =
+            settings_integer(&ctx->settings, SETTING_RECOMPUTE) && !unit->model->recompute;
+        if (unit->recomputes)
+            wk_model_recompute(unit->model, true);
+        rc = rc ? rc : bind_unit(unit, false, err);
+    }
+    if (rc)
+        return rc;
+    bind_loaders(ctx);
+    ctx->prepared.ready = true;
+    return 0;
+}
+
+static void disconnect(struct unit *unit)
+{
+    if (unit_of_optimizer(unit->optimizer) == unit) {
+        unit->optimizer->unit = NULL;
+        unit->optimizer->ear = (struct error_ear){0};
+    }
+    if (unit_of_model(unit->model) == unit) {
+        unit->model->ear = (struct error_ear){0};
+        unit->model->unit = NULL;
+        if (unit->recomputes)
+            wk_model_recompute(unit->model, false);
+    }
+}
+
+void bind_undo(struct wk_context *ctx)
+{
+    struct unit *unit;
+    for (int i = 0; i < ctx->prepared.n_loaders; i++)
+        ctx->prepared.loaders[i]->owner = NULL;
+    units_each(unit, ctx) {
+        disconnect(unit);
+        strategy_fini(&unit->strategy);
+    }
+}
