@@ -16,6 +16,7 @@
 #include "coordinator/api_rpc/service_admit.h"
 #include "coordinator/model/query.h"
 #include "coordinator/driver.h"
+#include "coordinator/store/meta.h"
 
 enum {
     /* More than the service admits: the service refuses with a sentence, the transport only stops

@@ -5,6 +5,7 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "coordinator/model/tenant.h"
+#include "coordinator/store/meta.h"
 
 static void key_of(const struct tenant *tenant, char ret[STORE_META_KEY_MAX + 1])
 {

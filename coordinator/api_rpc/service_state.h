@@ -18,6 +18,7 @@
 #include "coordinator/model/cluster.h"
 #include "coordinator/store/kept.h"
 #include "coordinator/store/logs.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/metrics.h"
 
 struct quota_rates;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "coordinator/store/meta.h"
 
 static bool is_member(const struct group *group, const struct worker *worker)
 {

@@ -18,46 +18,9 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
-#include "common/base/token.h"
-#include "coordinator/core/action.h"
 #include "coordinator/model/cluster.h"
-#include "coordinator/model/quota.h"
-
-enum {
-    STORE_EVENTS_PAGE_MAX = 1000,
-    STORE_EVENTS_KEPT_MAX = 1000000, /* the oldest beyond it are dropped */
-    STORE_TOKENS_MAX = 10000,
-    STORE_TENANTS_MAX = 1000,
-    STORE_AUDIT_PAGE_MAX = 1000,
-    STORE_AUDIT_KEPT_MAX = 1000000,
-    STORE_REFUSALS_KEPT_MAX = 200000, /* audit entries of what was refused; apart from changes */
-    STORE_AUDIT_KEY_MAX = 256,        /* of what makes two entries alike */
-    STORE_TOKEN_ID_MAX = 12,          /* hex digits */
-    STORE_TOKEN_NAME_MAX = 63,
-    STORE_TENANT_MAX = 63,
-    STORE_PREFIXES_MAX = 1023,
-    STORE_SECRETS_MAX = 20000,
-    STORE_SECRET_NAME_MAX = 63,
-    STORE_META_KEY_MAX = 79,
-    STORE_META_VALUE_MAX = 255,
-    STORE_PAST_PAGE_MAX = 1000,
-    STORE_PAST_KEPT_BYTES = 1 << 30, /* of changes; the oldest beyond it are folded together */
-};
-
-/* A restored store skips what may have happened since its backup. Job numbers, and generations and
- * workers of unfinished jobs, continue this much higher, so that no id, run folder or generation of
- * that time appears twice. Workers that were to start count as started, so that their nodes report
- * their state. Forming groups are dropped, and training groups form again. */
-enum { RESTORE_SKIPS_JOBS = 100000, RESTORE_SKIPS = 1000000 };
-
-/* Meta keys: the cluster's id; and when the store was last restored from a backup. That is an
- * administrator's decision that its history is an older one; each restore has a later time than the
- * ones before. */
-#define STORE_CLUSTER_KEY  "cluster"
-#define STORE_RESTORED_KEY "restored_wall_ms"
-
-/* The meta key of the first job number that may be given out, written by a restore. */
-#define STORE_FIRST_JOB_KEY "first_job"
+#include "coordinator/store/history.h"
+#include "coordinator/store/tenancy.h"
 
 /* Builds a spec from a job's stored JSON. On success the caller owns one reference. */
 typedef int (*store_parse_spec_fn)(void *arg, const char *json, struct spec **ret,
@@ -67,100 +30,6 @@ struct store_loader {
     store_parse_spec_fn parse_spec;
     void *arg;
 };
-
-struct store_token {
-    uint8_t hash[TOKEN_HASH_BYTES];
-    char id[STORE_TOKEN_ID_MAX + 1]; /* start of the hash: names it, is no secret */
-    char name[STORE_TOKEN_NAME_MAX + 1];
-    char role[TOKEN_ROLE_MAX + 1];
-    char tenant[STORE_TENANT_MAX + 1]; /* "" = not of one tenant */
-    int64_t created_wall_ms;
-    int64_t expires_wall_ms, revoked_wall_ms, used_wall_ms; /* 0 = never */
-    int64_t uses, uses_max; /* of role agent: new nodes it let in; how many it may, 0 = any */
-};
-
-struct store_tenant {
-    char name[STORE_TENANT_MAX + 1];
-    int weight, guaranteed_slots, limit_slots; /* limit 0 = none */
-    struct quotas quotas;
-    /* Folders below which its jobs may keep checkpoints, absolute, a line each; "" = any that no
-     * other tenant has. */
-    char checkpoint_prefixes[STORE_PREFIXES_MAX + 1];
-    int64_t created_wall_ms;
-};
-
-struct store_secret { /* a named value of a tenant, sealed (common/env/seal.h) */
-    char tenant[STORE_TENANT_MAX + 1];
-    char name[STORE_SECRET_NAME_MAX + 1];
-    char created_by[STORE_TOKEN_NAME_MAX + 1]; /* names of tokens */
-    char changed_by[STORE_TOKEN_NAME_MAX + 1];
-    int64_t created_wall_ms, changed_wall_ms;
-    int64_t used_wall_ms;  /* about, 0 = never */
-    const uint8_t *sealed; /* borrowed for the call */
-    size_t sealed_bytes;
-};
-
-struct store_audit { /* proto AuditEntry; numbers rise by one from 1 */
-    uint64_t seq;    /* given by the store */
-    int64_t wall_ms;
-    char token[STORE_TOKEN_ID_MAX + 1];
-    char token_name[STORE_TOKEN_NAME_MAX + 1];
-    char role[TOKEN_ROLE_MAX + 1];
-    char tenant[STORE_TENANT_MAX + 1];
-    char carrier[8];
-    char peer[64];
-    char method[32];
-    char object[256];
-    char result[32];
-    char text[256];
-};
-
-struct store_event { /* a record with its number; numbers rise by one from 1 */
-    uint64_t seq;
-    struct record record;
-};
-
-struct store_events_query {
-    const char *job; /* NULL or "" = of all jobs and nodes */
-    uint64_t after;  /* only greater numbers */
-    int limit;       /* 1..STORE_EVENTS_PAGE_MAX */
-    bool newest;     /* the last `limit` ones (still in ascending order), not the first */
-};
-
-/* The past. Each change of a job, node or tenant is stored with the events, in the same
- * transaction. The state of an object at event N is its last change stored when N or an older event
- * was the newest. The state at the newest event therefore equals load. A transaction is visible as
- * a whole or not at all: its changes count from its last event on (record events first). */
-enum store_past_kind { STORE_PAST_NODE, STORE_PAST_TENANT, STORE_PAST_JOB };
-
-struct store_past_query {
-    enum store_past_kind kind;
-    uint64_t seq;            /* at this event */
-    const char *after;       /* nodes, tenants: only greater names; NULL = from the first */
-    uint64_t after_sequence; /* jobs: only greater numbers */
-    int limit;               /* 1..STORE_PAST_PAGE_MAX */
-};
-
-struct store_past {
-    const char *name;     /* of a node or tenant */
-    uint64_t sequence;    /* of a job */
-    const char *document; /* for document.h; "" = it was forgotten before that */
-    const char *spec;     /* of a job: its JSON; "" for others */
-    const char *now;      /* what is stored today; "" = nothing */
-};
-
-struct store_past_range {
-    uint64_t first, last; /* events with a state that can be rebuilt, both included */
-    uint64_t at;          /* the newest event at or before the requested time; less than `first` if
-                           * there is none any more */
-};
-
-typedef void (*store_past_fn)(void *arg, const struct store_past *past);
-typedef void (*store_event_fn)(void *arg, const struct store_event *event);
-typedef void (*store_token_fn)(void *arg, const struct store_token *token);
-typedef void (*store_tenant_fn)(void *arg, const struct store_tenant *tenant);
-typedef void (*store_secret_fn)(void *arg, const struct store_secret *secret);
-typedef void (*store_audit_fn)(void *arg, const struct store_audit *entry);
 
 struct store;
 

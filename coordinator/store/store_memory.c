@@ -8,6 +8,7 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_memory_digest.h"
 #include "coordinator/store/store_memory_past.h"
 #include "coordinator/store/store_memory_secrets.h"

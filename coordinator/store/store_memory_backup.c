@@ -7,6 +7,7 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_memory.h"
 #include "coordinator/store/store_memory_digest.h"
 #include "coordinator/store/store_memory_past.h"

@@ -3,6 +3,7 @@
 #define STORE_STORE_MEMORY_STATE_H
 
 #include "common/base/map.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store.h"
 
 struct document { /* of a job (with spec and secret) or a node */

@@ -11,6 +11,7 @@
 #include "common/base/str.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite_access.h"
 #include "coordinator/store/store_sqlite_backup.h"
 #include "coordinator/store/store_sqlite_load.h"

@@ -15,6 +15,7 @@
 #include "common/base/str.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite_open.h"
 #include "coordinator/store/store_sqlite_state.h"
 

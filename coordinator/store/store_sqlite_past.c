@@ -8,6 +8,7 @@
 #include "common/base/assert.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/store/meta.h"
 
 /* Meta keys: the oldest event with a state that can be rebuilt, and the newest change folded into
  * it. */

@@ -12,6 +12,7 @@
 
 #include "common/base/str.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite_state.h"
 #include "coordinator/store/store_sqlite_open.h"
 

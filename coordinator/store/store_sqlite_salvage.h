@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store.h"
 
 struct store_facts {

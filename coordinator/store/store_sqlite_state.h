@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 
 #include "coordinator/store/data_dir.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store.h"
 #include "coordinator/store/store_guard.h"
 #include "coordinator/store/store_sqlite_call.h"

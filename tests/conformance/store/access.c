@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "coordinator/store/meta.h"
 #include "tests/conformance/store/suite.h"
 
 static void see_token(void *arg, const struct store_token *token)

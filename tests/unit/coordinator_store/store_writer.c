@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite.h"
 
 int main(int argc, char **argv)

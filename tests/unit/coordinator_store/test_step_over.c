@@ -6,6 +6,7 @@
 
 #include "common/base/buf.h"
 #include "coordinator/store/document.h"
+#include "coordinator/store/meta.h"
 
 static struct job before, after;
 

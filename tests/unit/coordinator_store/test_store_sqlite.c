@@ -13,6 +13,7 @@
 
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite.h"
 #include "coordinator/store/store_sqlite_backup.h"
 #include "coordinator/store/store_sqlite_open.h"

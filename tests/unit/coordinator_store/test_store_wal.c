@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "coordinator/store/meta.h"
 #include "coordinator/store/store_sqlite.h"
 #include "coordinator/store/store_sqlite_wal.h"
 #include "tests/lib/tmpdir.h"
