@@ -2,6 +2,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/store/meta.h"
 
 enum { CLOCK_TOLERANCE_MS = 1000 };

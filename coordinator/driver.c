@@ -14,6 +14,8 @@
 #include "coordinator/boot_clock.h"
 #include "coordinator/core/step.h"
 #include "coordinator/forgotten_use.h"
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/store/meta.h"
 
 static int64_t now_ms(const struct driver *driver)

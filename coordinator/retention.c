@@ -9,6 +9,7 @@
 #include "coordinator/api_rpc/job_data.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/forgotten_use.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/tenant.h"
 
 enum { DAY_MS = 86400000 };

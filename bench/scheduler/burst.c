@@ -11,6 +11,8 @@
 
 #include "bench/scheduler/world.h"
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { NODES = 5000, SLOTS = 2, JOBS = NODES * SLOTS, SINGLES = 50 };
 

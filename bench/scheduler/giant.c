@@ -12,6 +12,7 @@
 
 #include "bench/scheduler/world.h"
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { NODES = 10000, SHRINK_NODES = 10100, ELASTIC = 101, ROUNDS = 3 };
 

@@ -14,6 +14,7 @@
 #include "common/base/assert.h"
 #include "common/base/rng.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { NODES = 5000, JOBS = 10000, SLOTS = 8, TENANTS = 10, ROUNDS = 5 };
 

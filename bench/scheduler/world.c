@@ -5,6 +5,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/gang.h"
+#include "coordinator/model/tenant.h"
 
 static double now_s(void)
 {

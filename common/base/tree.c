@@ -1,5 +1,4 @@
 #include "common/base/tree.h"
-#include "common/base/tree_write.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "common/base/tree_write.h"
 
 const char *tree_kind_name(enum tree_kind kind)
 {

@@ -1,4 +1,3 @@
-#include "common/rpc/call.h"
 #include "common/rpc/server.h"
 
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
+#include "common/rpc/call.h"
 #include "common/rpc/frame.h"
 #include "common/rpc/method.h"
 

@@ -6,6 +6,9 @@
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/core/stall.h"
 #include "coordinator/model/cluster.h"
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 
 #define COUNTED(upper, lower) COUNTED_JOB_##upper,
 enum { JOB_STATES(COUNTED) JOB_STATE_COUNT };

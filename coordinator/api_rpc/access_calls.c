@@ -17,7 +17,9 @@
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/folder.h"
+#include "coordinator/model/tenant.h"
 
 enum {
     LIST_AUDIT_DEFAULT = 100,

@@ -4,6 +4,7 @@
 
 #include "common/base/str.h"
 #include "coordinator/api_rpc/service_state.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/folder.h"
 
 enum { FOLDER_MAX = 2048 }; /* two paths of a spec and a separator */

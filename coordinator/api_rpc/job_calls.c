@@ -18,6 +18,7 @@
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/why.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum {
     LIST_JOBS_DEFAULT = 100,

@@ -8,6 +8,7 @@
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum {
     LATE_KEPT_MAX = 10000,

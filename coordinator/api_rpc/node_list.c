@@ -13,6 +13,7 @@
 #include "coordinator/api_rpc/service_answer.h"
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/cluster_walk.h"
 
 struct node_shown {
     uint64_t digest[2];

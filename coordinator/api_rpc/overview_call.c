@@ -7,6 +7,7 @@
 #include "coordinator/api_rpc/service_answer.h"
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/scheduler/queue.h"
 
 enum {

@@ -12,6 +12,7 @@
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/plan.h"
 
 struct question {

@@ -13,6 +13,7 @@
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/model/assignment.h"
 #include "coordinator/rendezvous/secret.h"
 
 enum {

@@ -7,6 +7,7 @@
 #include "coordinator/api_rpc/folders.h"
 #include "coordinator/api_rpc/scope.h"
 #include "coordinator/api_rpc/service_state.h"
+#include "coordinator/model/tenant.h"
 
 enum { MINUTE_MS = 60000 };
 

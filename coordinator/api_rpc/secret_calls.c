@@ -16,6 +16,7 @@
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/stored_spec.h"
 #include "coordinator/api_rpc/wire.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { SECRET_JOBS_SHOWN = 8 }; /* listed for each secret; others are counted */
 

@@ -7,6 +7,7 @@
 #include "coordinator/api_rpc/method.h"
 #include "coordinator/api_rpc/service_audit.h"
 #include "coordinator/api_rpc/service_state.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { USES_STORED_EVERY_MS = 60000 };
 

@@ -5,6 +5,7 @@
 
 #include "common/rpc/message.h"
 #include "coordinator/core/stall.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/reason.h"
 
 bool wire_show_all(struct arena *arena, Muster__Reason *reason)

@@ -9,6 +9,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 
 enum { JITTER_PARTS = 10 }; /* up to a tenth is added to a backoff */
 

@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "coordinator/core/answer.h"
 #include "coordinator/core/dirty_set.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

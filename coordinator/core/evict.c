@@ -11,6 +11,8 @@
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/spare.h"
 #include "coordinator/core/stop.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

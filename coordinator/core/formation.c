@@ -5,6 +5,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/core/dirty_set.h"
+#include "coordinator/model/gang.h"
 
 static uint64_t add_newcomer(struct step *step, struct job *job, const struct newcomer *newcomer,
                              uint64_t generation, bool held)

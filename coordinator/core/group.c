@@ -11,8 +11,10 @@
 #include "coordinator/core/restart.h"
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/stop.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 
 /* True if all members, or all that are not members of `except`, have asked to join. */
 static bool all_asked(const struct job *job, const struct group *group, const struct group *except)

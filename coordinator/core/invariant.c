@@ -6,7 +6,9 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
+#include "coordinator/model/tenant.h"
 
 #define BROKEN(err, ...) error_set(err, E_INTERNAL, __VA_ARGS__)
 

@@ -22,6 +22,7 @@
 #include "coordinator/core/spare.h"
 #include "coordinator/core/stall_watch.h"
 #include "coordinator/core/stop.h"
+#include "coordinator/model/cluster_timers.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/scheduler/defrag.h"

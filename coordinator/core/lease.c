@@ -8,6 +8,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/core/node_state.h"
 #include "coordinator/core/stop.h"
+#include "coordinator/model/cluster_timers.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

@@ -12,6 +12,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/core/node_state.h"
 #include "coordinator/core/report.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/reason.h"
 
 /* The state that an administrator asked for, as far as it is reached; the administrator's text

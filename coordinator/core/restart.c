@@ -10,6 +10,7 @@
 #include "coordinator/core/reform.h"
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/stop.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

@@ -6,6 +6,7 @@
 #include "common/base/str.h"
 #include "coordinator/core/answer.h"
 #include "coordinator/core/dirty_set.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

@@ -15,6 +15,10 @@
 #include "coordinator/core/scale.h"
 #include "coordinator/core/step_state.h"
 #include "coordinator/core/tenant.h"
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/cluster_timers.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 
 enum {
     ROUNDS_MAX = 1000, /* settle and place feed each other; each round must end something */

@@ -10,6 +10,7 @@
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/spare.h"
+#include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 

@@ -2,6 +2,7 @@
 
 #include "coordinator/core/answer.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 
 void tenant_set(struct step *step)
 {

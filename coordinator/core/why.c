@@ -10,6 +10,7 @@
 #include "coordinator/core/stall.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/plan.h"
 
 static bool explain_backoff(const struct cluster *cluster, const struct job *job,

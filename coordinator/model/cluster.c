@@ -5,6 +5,9 @@
 
 #include "common/base/assert.h"
 #include "coordinator/model/cluster_internal.h"
+#include "coordinator/model/cluster_timers.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 
 struct cluster *cluster_new(uint64_t seed)
 {
@@ -14,26 +17,6 @@ struct cluster *cluster_new(uint64_t seed)
     rng_seed(&cluster->rng, seed);
     tenant_add(cluster, "default");
     return cluster;
-}
-
-void node_free(struct node *node)
-{
-    if (!node)
-        return;
-    map_fini(&node->jobs);
-    free(node);
-}
-
-void job_free(struct job *job)
-{
-    if (!job)
-        return;
-    spec_release(job->spec);
-    group_fini(&job->current);
-    group_fini(&job->forming);
-    free(job->workers);
-    free(job->checkpoints);
-    free(job);
 }
 
 void cluster_free(struct cluster *cluster)
@@ -59,46 +42,6 @@ void cluster_free(struct cluster *cluster)
     strmap_fini(&cluster->ports);
     tenants_fini(cluster);
     free(cluster);
-}
-
-void cluster_want_pass(struct cluster *cluster, bool wanted)
-{
-    cluster->pass_wanted = wanted;
-    if (!wanted && cluster->front_due_ms <= cluster->now_ms)
-        cluster->front_due_ms = 0;
-}
-
-bool cluster_wants_pass(const struct cluster *cluster)
-{
-    return cluster->pass_wanted || cluster_front_due_ms(cluster) <= cluster->now_ms;
-}
-
-bool cluster_front_reasons_due(struct cluster *cluster, int64_t every_ms)
-{
-    int64_t next_ms = cluster->front_reasons_ms ? cluster->front_reasons_ms + every_ms : 0;
-    bool may = next_ms <= cluster->now_ms;
-    if (may)
-        cluster->front_reasons_ms = cluster->now_ms;
-    cluster->front_due_ms = may ? 0 : next_ms;
-    return may;
-}
-
-int64_t cluster_front_due_ms(const struct cluster *cluster)
-{
-    return cluster->front_due_ms ? cluster->front_due_ms : INT64_MAX;
-}
-
-struct job *cluster_begin_pass(struct cluster *cluster)
-{
-    struct job *first = cluster_job_from(cluster, cluster->passed_below);
-    cluster->passed_below = cluster->next_sequence;
-    cluster->passes++;
-    return first;
-}
-
-uint64_t cluster_passes(const struct cluster *cluster)
-{
-    return cluster->passes;
 }
 
 uint64_t cluster_next_sequence(struct cluster *cluster)
@@ -241,57 +184,4 @@ void cluster_job_moved(struct cluster *cluster, struct job *job, bool waiting)
         map_remove(&job->tenant->waiting, job_waiting_key(job));
     }
     job->waiting = waiting;
-}
-
-static void timer_set(struct heap *heap, struct heap_node *timer, int64_t at_ms, uint64_t sequence)
-{
-    if (heap_contains(timer)) {
-        if (timer->key == at_ms)
-            return;
-        heap_remove(heap, timer);
-    }
-    if (at_ms == INT64_MAX)
-        return;
-    timer->key = at_ms;
-    timer->sequence = sequence;
-    insist(!heap_push(heap, timer));
-}
-
-void cluster_wake_job(struct cluster *cluster, struct job *job, int64_t at_ms)
-{
-    timer_set(&cluster->job_timers, &job->timer, at_ms, job->sequence);
-}
-
-/* Nodes have no number: equal times are ordered by the earlier pushes and pops, which are the same
- * in every replay. */
-void cluster_wake_node(struct cluster *cluster, struct node *node, int64_t at_ms)
-{
-    timer_set(&cluster->node_timers, &node->timer, at_ms, 0);
-}
-
-static int64_t timer_first_ms(const struct heap *heap)
-{
-    const struct heap_node *first = heap_peek(heap);
-    return first ? first->key : INT64_MAX;
-}
-
-int64_t cluster_next_wake(const struct cluster *cluster)
-{
-    int64_t jobs = timer_first_ms(&cluster->job_timers),
-            nodes = timer_first_ms(&cluster->node_timers);
-    return jobs < nodes ? jobs : nodes;
-}
-
-struct job *cluster_due_job(struct cluster *cluster, int64_t now_ms)
-{
-    if (timer_first_ms(&cluster->job_timers) > now_ms)
-        return NULL;
-    return heap_entry(heap_pop(&cluster->job_timers), struct job, timer);
-}
-
-struct node *cluster_due_node(struct cluster *cluster, int64_t now_ms)
-{
-    if (timer_first_ms(&cluster->node_timers) > now_ms)
-        return NULL;
-    return heap_entry(heap_pop(&cluster->node_timers), struct node, timer);
 }

@@ -46,7 +46,6 @@ void folder_remove(struct cluster *cluster, struct job *job);
 void group_derive(const struct job *job, struct group *group); /* places, nodes */
 void group_take_port(struct cluster *cluster, struct job *job, const struct group *group);
 void group_give_port(struct cluster *cluster, struct job *job, const struct group *group);
-void group_fini(struct group *group);
 
 /* Count a remembered job for its tenant: 1 when it is added, -1 when it is forgotten.
  * tenant_end_job moves it from the active count to the ended one. */

@@ -1,6 +1,7 @@
 /* Find and walk the nodes and jobs of a cluster. */
 #include "common/base/str.h"
 #include "coordinator/model/cluster_internal.h"
+#include "coordinator/model/cluster_walk.h"
 
 enum { WAITING_SEQUENCE_BITS = 48 };
 

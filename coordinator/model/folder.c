@@ -4,6 +4,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/model/cluster_internal.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/folder.h"
 
 enum { FOLDER_KEY_MAX = 2048 }; /* two paths of a spec and a separator */

@@ -1,4 +1,5 @@
-/* Workers, groups and their consequences: used slots, reserved ports, places in a group. */
+#include "coordinator/model/gang.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,77 +8,6 @@
 #include "coordinator/model/cluster_internal.h"
 
 enum { PORT_NAME_MAX = ADDRESS_MAX + 16, SLOT_WORD_BITS = 64 };
-
-bool node_refuses_key(const struct node *node, const char *key)
-{
-    for (int i = 0; i < NODE_REFUSED_KEYS_MAX; i++)
-        if (key[0] && strcmp(node->refused_keys[i], key) == 0)
-            return true;
-    return false;
-}
-
-bool node_was_told_by(const struct node *node, uint64_t incarnation)
-{
-    for (int i = 0; i < NODE_PAST_MAX; i++)
-        if (node->past[i] == incarnation)
-            return true;
-    return false;
-}
-
-struct worker *job_worker(const struct job *job, uint64_t uid)
-{
-    int low = 0, high = job->workers_count;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (job->workers[middle].uid < uid)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < job->workers_count && job->workers[low].uid == uid ? &job->workers[low] : NULL;
-}
-
-const struct checkpoint *job_last_checkpoint(const struct job *job)
-{
-    return job->checkpoints_count > 0 ? &job->checkpoints[job->checkpoints_count - 1] : NULL;
-}
-
-static bool is_superseded(const struct job *job, int at)
-{
-    for (int i = at + 1; i < job->checkpoints_count; i++)
-        if (job->checkpoints[i].step <= job->checkpoints[at].step)
-            return true;
-    return false;
-}
-
-bool job_checkpoint_spare(const struct job *job, int at)
-{
-    int keep = job->spec->checkpoint_keep, newer = 0;
-    if (keep <= 0)
-        return false;
-    for (int i = at + 1; i < job->checkpoints_count; i++) {
-        if (!is_superseded(job, i))
-            newer++;
-    }
-    return newer >= keep || is_superseded(job, at);
-}
-
-int group_rank_of(const struct group *group, uint64_t uid)
-{
-    for (int rank = 0; rank < group->world; rank++)
-        if (group->members[rank] == uid)
-            return rank;
-    return -1;
-}
-
-/* A worker usually keeps its present rank, so check that first. */
-static int rank_of(const struct group *group, const struct worker *worker)
-{
-    if (worker->rank >= 0 && worker->rank < group->world &&
-        group->members[worker->rank] == worker->uid)
-        return worker->rank;
-    return group_rank_of(group, worker->uid);
-}
 
 static void mark_slots(struct node *node, int first, int count, bool taken)
 {
@@ -157,8 +87,8 @@ void job_forget_workers(struct job *job)
     int kept = 0;
     for (int i = 0; i < job->workers_count; i++) {
         const struct worker *worker = &job->workers[i];
-        if (worker->state != WORKER_EXITED || rank_of(&job->current, worker) >= 0 ||
-            rank_of(&job->forming, worker) >= 0)
+        if (worker->state != WORKER_EXITED || group_rank_of_worker(&job->current, worker) >= 0 ||
+            group_rank_of_worker(&job->forming, worker) >= 0)
             job->workers[kept++] = *worker;
     }
     job->workers_count = kept;
@@ -190,13 +120,6 @@ void group_derive(const struct job *job, struct group *group)
         group->places[rank].local_world = counts[group->places[rank].node_rank];
     strmap_fini(&seen);
     free(counts);
-}
-
-void group_fini(struct group *group)
-{
-    free(group->members);
-    free(group->places);
-    memset(group, 0, sizeof(*group));
 }
 
 static const char *port_name(const char *address, int port, char ret[PORT_NAME_MAX])
@@ -287,74 +210,4 @@ void group_move(struct group *to, struct group *from)
     never(to->generation); /* its port would be lost: clear it first */
     *to = *from;
     memset(from, 0, sizeof(*from));
-}
-
-static const struct group *group_for(const struct job *job, const struct worker *worker,
-                                     int *ret_rank)
-{
-    int current = rank_of(&job->current, worker);
-    int forming = rank_of(&job->forming, worker);
-    if (forming >= 0 && (job->forming.open || current < 0)) {
-        *ret_rank = forming;
-        return &job->forming;
-    }
-    *ret_rank = current >= 0 ? current : worker->rank;
-    return &job->current;
-}
-
-/* True if no member has ended or reported lost peers. */
-static bool is_complete(const struct job *job, const struct group *group)
-{
-    for (int rank = 0; rank < group->world; rank++) {
-        const struct worker *worker = job_worker(job, group->members[rank]);
-        if (worker->state == WORKER_EXITED || worker->broken == group->generation)
-            return false;
-    }
-    return true;
-}
-
-static void assignment_of(const struct job *job, const struct worker *worker,
-                          struct assignment *ret)
-{
-    int rank;
-    const struct group *group = group_for(job, worker, &rank);
-    bool member = rank >= 0 && rank < group->world && group->members[rank] == worker->uid;
-    *ret = (struct assignment){
-        .job = job,
-        .worker = worker,
-        .group = group,
-        .generation = worker->should_stop || !member ? worker->generation : group->generation,
-        .rank = rank,
-        .local_rank = worker->local_rank,
-        .stop = worker->should_stop || !member,
-    };
-    if (!member)
-        return;
-    ret->world = group->world;
-    ret->local_world = group->places[rank].local_world;
-    ret->node_rank = group->places[rank].node_rank;
-    ret->node_count = group->nodes;
-    ret->published = group->published && group->joined;
-    ret->reform = group == &job->forming && group->open && worker->born < group->generation;
-    ret->complete = ret->reform && is_complete(job, &job->current);
-}
-
-void cluster_assignments(const struct cluster *cluster, const char *node_name, assignment_fn fn,
-                         void *arg)
-{
-    const struct node *node = cluster_node(cluster, node_name);
-    if (!node)
-        return;
-    for (struct map_entry *e = map_first(&node->jobs); e; e = map_next(e)) {
-        const struct job *job = e->value;
-        for (int i = 0; i < job->workers_count; i++) {
-            const struct worker *worker = &job->workers[i];
-            if (worker->state == WORKER_EXITED || worker->held ||
-                strcmp(worker->node, node_name) != 0)
-                continue;
-            struct assignment assignment;
-            assignment_of(job, worker, &assignment);
-            fn(arg, &assignment);
-        }
-    }
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "coordinator/model/cluster_walk.h"
+
 bool worker_living(const struct worker *worker)
 {
     return worker->state != WORKER_EXITED;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "coordinator/model/job.h"
 
 const char *reason_name(enum reason_kind kind)
 {

@@ -1,10 +1,26 @@
-/* The stable words of `struct reason.kind`, each once. Docs, REST and tests refer to them. */
+/* Why something is as it is: the reason of a state or an event, and the list of its stable words.
+ * Docs, REST and tests refer to them. Pure; any thread. */
 #ifndef MODEL_REASON_H
 #define MODEL_REASON_H
 
 #include "common/base/buf.h"
-#include "coordinator/model/cluster.h"
+#include "common/base/name.h"
 
+struct job;
+
+enum { REASON_OUTPUT_BYTES = 1024 };
+
+/* The reason of a state or an event. `kind` is a stable word of the list in docs/reasons.md. */
+struct reason {
+    char kind[32];
+    char text[512];
+    char node[NAME_LENGTH_MAX + 1];
+    int rank; /* -1 = none */
+    char hint[256];
+    char output[REASON_OUTPUT_BYTES]; /* the last relevant lines that rank wrote; "" = none */
+};
+
+/* The stable words of `struct reason.kind`, each once. */
 #define REASONS(X)                                                                                 \
     X(SUBMITTED, submitted, "just accepted")                                                       \
     X(NO_NODES, no_nodes, "no node is ready")                                                      \

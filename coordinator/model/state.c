@@ -1,5 +1,5 @@
 /* States of nodes, jobs and workers. */
-#include "coordinator/model/cluster.h"
+#include "coordinator/model/state.h"
 
 const char *node_state_name(enum node_state state)
 {

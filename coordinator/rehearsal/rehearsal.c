@@ -8,6 +8,9 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "coordinator/core/step.h"
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/cluster_timers.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/rehearsal/figures.h"
 #include "coordinator/rehearsal/sim_agent.h"
 

@@ -6,6 +6,7 @@
 
 #include "common/base/array.h"
 #include "common/base/str.h"
+#include "coordinator/model/assignment.h"
 
 enum { SIGNAL_TERM = 15 };
 

@@ -5,7 +5,9 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/explain.h"
 
 static enum reason_kind why_before(const struct job *a, const struct job *b)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
 
 struct dry_run {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
 
 static const struct view_node *place_of(const struct view *view, const struct worker *worker)
 {

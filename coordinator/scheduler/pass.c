@@ -8,6 +8,7 @@
 #include "common/base/str.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/reserve.h"

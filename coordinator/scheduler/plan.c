@@ -6,6 +6,7 @@
 #include "common/base/array.h"
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/blockers.h"
 #include "coordinator/scheduler/possible.h"
 #include "coordinator/scheduler/preempt.h"

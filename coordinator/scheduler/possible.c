@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/explain.h"
 #include "coordinator/scheduler/filter.h"
 

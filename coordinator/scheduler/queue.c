@@ -5,6 +5,7 @@
 
 #include "common/base/array.h"
 #include "common/base/assert.h"
+#include "coordinator/model/tenant.h"
 
 int queue_slots_of(const struct spec *spec, int nodes)
 {

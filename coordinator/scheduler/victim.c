@@ -4,7 +4,9 @@
 
 #include "common/base/array.h"
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/filter.h"
 
 static bool any_exited_cleanly(const struct job *job)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
 
 bool view_is_available(const struct view_node *node)
 {

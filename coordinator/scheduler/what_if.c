@@ -5,6 +5,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
 #include "coordinator/scheduler/scheduler.h"
 

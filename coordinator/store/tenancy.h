@@ -1,5 +1,5 @@
-/* The rows of the store that say who may do what: tokens, tenants, and tenants' secrets. Plain data,
- * copied in and out of the store (store.h).
+/* The rows of the store that say who may do what: tokens, tenants, and tenants' secrets. Plain
+ * data, copied in and out of the store (store.h).
  */
 #ifndef STORE_TENANCY_H
 #define STORE_TENANCY_H

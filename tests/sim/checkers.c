@@ -5,6 +5,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 #include "tests/sim/stage.h"
 
 /* An acknowledged submit is never lost, an ended job never comes back, a committed checkpoint stays

@@ -5,6 +5,8 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/retention.h"
 #include "tests/sim/stage.h"
 

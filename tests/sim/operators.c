@@ -7,6 +7,7 @@
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/model/tenant.h"
 #include "proto/client.pb-c.h"
 #include "tests/sim/stage.h"
 

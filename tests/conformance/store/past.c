@@ -9,6 +9,7 @@
 #include "common/base/map.h"
 #include "common/base/rng.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/store/document.h"
 #include "tests/conformance/store/suite.h"
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "coordinator/model/cluster_pass.h"
 #include "tests/unit/coordinator_api/world.h"
 
 enum { BURST = 40 };

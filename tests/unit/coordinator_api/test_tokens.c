@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "coordinator/model/tenant.h"
 #include "coordinator/store/store_memory.h"
 #include "tests/unit/coordinator_api/access_world.h"
 

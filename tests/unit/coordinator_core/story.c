@@ -12,6 +12,8 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/core/invariant.h"
+#include "coordinator/model/assignment.h"
+#include "coordinator/model/tenant.h"
 
 enum { WALL_OFFSET_MS = 1000000, ROUNDS_MAX = 100 };
 

@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 
 #include "common/base/rng.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/scheduler/scheduler.h"
 #include "tests/unit/coordinator_core/story.h"
 

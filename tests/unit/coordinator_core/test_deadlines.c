@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 
+#include "coordinator/model/assignment.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;

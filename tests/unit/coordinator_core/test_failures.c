@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "coordinator/model/reason.h"
+#include "coordinator/model/tenant.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;

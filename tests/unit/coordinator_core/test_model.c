@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "coordinator/model/cluster.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/rendezvous/ranks.h"
 #include "coordinator/rendezvous/secret.h"
 

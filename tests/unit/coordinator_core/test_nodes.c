@@ -2,6 +2,7 @@
  * on virtual time: what happens, and the exact trace it leaves. */
 #include <criterion/criterion.h>
 
+#include "coordinator/model/assignment.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;

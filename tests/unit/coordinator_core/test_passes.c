@@ -4,6 +4,8 @@
 
 #include <criterion/criterion.h>
 
+#include "coordinator/model/cluster_pass.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/scheduler/pass.h"
 #include "tests/unit/coordinator_core/story.h"
 

@@ -6,6 +6,8 @@
 
 #include "common/base/rng.h"
 #include "coordinator/core/step.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/plan.h"
 #include "tests/unit/coordinator_core/story.h"
 

@@ -5,6 +5,7 @@
 
 #include <criterion/criterion.h>
 
+#include "coordinator/model/tenant.h"
 #include "tests/unit/coordinator_core/story.h"
 
 static struct story s;

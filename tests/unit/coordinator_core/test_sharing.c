@@ -3,6 +3,7 @@
 
 #include <criterion/criterion.h>
 
+#include "coordinator/model/tenant.h"
 #include "coordinator/scheduler/scheduler.h"
 #include "tests/unit/coordinator_core/story.h"
 

@@ -6,6 +6,7 @@
 
 #include "common/base/str.h"
 #include "common/env/disk_os.h"
+#include "coordinator/model/cluster_walk.h"
 #include "coordinator/store/store_sqlite.h"
 
 static char dir[64];
