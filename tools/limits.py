@@ -21,7 +21,6 @@ LONG_HEADERS = {
     "libworker/kernel/kernel.h": 265,
     "libworker/nn/model.h": 211,
     "libworker/optim/optimizer.h": 186,
-    "libworker/parallel/strategy.h": 163,
 }
 
 # kind -> (limit, what is looked for in code without comments and texts, what to write instead)

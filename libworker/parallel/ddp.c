@@ -41,10 +41,9 @@ static int ddp_init_reducer(struct ddp *ddp, const struct strategy_options *opti
                             struct error *err)
 {
     const struct wk_model *model = ddp->model;
-    const struct reducer_arena grads = {model->params, model->n_params, ddp->grads, model->count,
-                                        ddp->grad_count};
+    const struct reducer_arena grads = {model->params, model->n_params, ddp->grads, model->count};
     const struct reducer_options how = {options->sizes, options->static_graph};
-    int rc = reducer_init(&ddp->reducer, &grads, &how, err);
+    int rc = reducer_init(&ddp->reducer, &grads, ddp->numbers, &how, err);
     if (!rc)
         rc = make_hook(ddp, options, err);
     if (!rc)
@@ -67,9 +66,8 @@ static int ddp_fill(void *self, struct wk_comm *comm, struct error *err)
 static int ddp_init(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
-    ddp->grad_count = model->count + strategy_numbers_room(model->n_params);
     ddp->params = memory_new(model->count * sizeof(*ddp->params));
-    if (!ddp->params || wk_arena_new(ddp->grad_count * sizeof(*ddp->grads), &ddp->arena))
+    if (!ddp->params || wk_arena_new(model->count * sizeof(*ddp->grads), &ddp->arena))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
     ddp->grads = wk_arena_data(ddp->arena);
     int rc = model_bind(model, ddp->params, ddp->grads);
@@ -98,12 +96,13 @@ static void ddp_close(void *self)
 }
 
 static int ddp_open(struct wk_model *model, const struct strategy_options *options,
-                    struct strategy_memory *ret, struct error *err)
+                    struct step_numbers *numbers, struct strategy_memory *ret, struct error *err)
 {
     struct ddp *ddp = calloc(1, sizeof(*ddp));
     if (!ddp)
         return error_set(err, WK_ENOMEM, "no memory for strategy ddp");
     ddp->model = model;
+    ddp->numbers = numbers;
     ddp->narrowing = options->narrowing;
     int rc = ddp_init(ddp, options, err);
     if (rc) {
@@ -113,7 +112,6 @@ static int ddp_open(struct wk_model *model, const struct strategy_options *optio
     *ret = (struct strategy_memory){
         .self = ddp,
         .range = {model->params, model->n_params, model->count, ddp->params, ddp->grads, ddp->low},
-        .numbers = ddp->grads + model->count,
     };
     return 0;
 }
@@ -246,7 +244,7 @@ static int ddp_squares(void *self, double *ret)
     return 0;
 }
 
-static int ddp_first_wild(void *self, int *ret_index)
+static int ddp_first_nonfinite(void *self, int *ret_index)
 {
     const struct wk_model *model = ((struct ddp *)self)->model;
     *ret_index = -1;
@@ -281,7 +279,7 @@ static int ddp_spread(void *self, struct wk_comm *comm)
 static void ddp_clear(void *self)
 {
     struct ddp *ddp = self;
-    memset(ddp->grads, 0, ddp->grad_count * sizeof(*ddp->grads));
+    memset(ddp->grads, 0, ddp->model->count * sizeof(*ddp->grads));
 }
 
 static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)
@@ -317,7 +315,7 @@ const struct strategy_ops ddp_ops = {
     .drain = ddp_drain,
     .checked = ddp_checked,
     .squares = ddp_squares,
-    .first_wild = ddp_first_wild,
+    .first_nonfinite = ddp_first_nonfinite,
     .clamp = ddp_clamp,
     .update = ddp_update,
     .spread = ddp_spread,

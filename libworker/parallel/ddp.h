@@ -3,7 +3,7 @@
  *
  *      params   4P   master
  *      low      2P   what products read, in bf16 and f16 only; each optimizer step writes it
- *      grads    4P   then the strategy's numbers, in an arena of the communicator
+ *      grads    4P   in an arena of the communicator
  *
  * Owned by the strategy, whose thread calls. Source: Li et al. 2020, "PyTorch Distributed".
  */
@@ -19,13 +19,13 @@ struct wk_arena;
 struct wk_model;
 
 struct ddp {
-    struct wk_model *model; /* borrowed */
+    struct wk_model *model;       /* borrowed */
+    struct step_numbers *numbers; /* borrowed */
     struct narrowing narrowing;
     float *params;          /* [model->count] */
     struct wk_arena *arena; /* memory of grads */
-    float *grads;           /* [grad_count]: model->count of gradients, then numbers */
-    size_t grad_count;
-    uint16_t *low; /* [model->count]; NULL in float */
+    float *grads;           /* [model->count] */
+    uint16_t *low;          /* [model->count]; NULL in float */
     struct reducer reducer;
     struct grad_hook hook; /* the setting's */
 };

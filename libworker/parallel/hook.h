@@ -24,7 +24,7 @@ struct kernel_table;
 struct param;
 
 /* Whether every sum of a window is finite, if it was checked. */
-enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_WILD };
+enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_NONFINITE };
 
 struct grad_hook {
     struct wk_gradient_hook face;

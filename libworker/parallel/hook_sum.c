@@ -4,9 +4,9 @@
 
 struct hook_sum {
     bool watch;
-    bool watching; /* in this pass */
-    int total;     /* parts of this pass */
-    int wild[];    /* [n_params], by part: its sum is not finite */
+    bool watching;   /* in this pass */
+    int total;       /* parts of this pass */
+    int nonfinite[]; /* [n_params], by part: its sum is not finite */
 };
 
 static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
@@ -14,7 +14,7 @@ static int start(void *arg, struct wk_comm *comm, struct wk_gradients *gradients
     struct hook_sum *hook = arg;
     float *data = gradients->data;
     const struct wk_buffers buffers = {data, data, gradients->count, WK_F32};
-    const struct wk_reduce_options watch = {.ret_nonfinite = &hook->wild[gradients->index]};
+    const struct wk_reduce_options watch = {.ret_nonfinite = &hook->nonfinite[gradients->index]};
     struct wk_work *work = NULL;
     hook->total = gradients->total;
     hook->watching = hook->watch && wk_comm_world(comm) > 1;
@@ -34,12 +34,12 @@ static int finish(void *arg, struct wk_comm *comm, struct wk_gradients *gradient
 static enum sums sums(const void *arg)
 {
     const struct hook_sum *hook = arg;
-    int wild = 0;
+    int nonfinite = 0;
     for (int i = 0; i < hook->total; i++)
-        wild |= hook->wild[i];
+        nonfinite |= hook->nonfinite[i];
     if (!hook->watching)
         return SUMS_UNJUDGED;
-    return wild ? SUMS_WILD : SUMS_FINITE;
+    return nonfinite ? SUMS_NONFINITE : SUMS_FINITE;
 }
 
 /* Takes ownership. */

@@ -26,7 +26,7 @@ static void cut(struct reducer *r)
     ready_plan_cut(&r->plan, r->params, r->count, r->order, &r->options.sizes);
 }
 
-int reducer_init(struct reducer *r, const struct reducer_arena *arena,
+int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
                  const struct reducer_options *options, struct error *err)
 {
     size_t n = (size_t)arena->n_params;
@@ -35,8 +35,8 @@ int reducer_init(struct reducer *r, const struct reducer_arena *arena,
                           .n_params = arena->n_params,
                           .grads = arena->grads,
                           .count = arena->count,
-                          .factor = 1,
-                          .all = arena->all};
+                          .numbers = numbers,
+                          .factor = 1};
     int rc = ready_plan_init(&r->plan, arena->n_params, err);
     if (rc)
         return rc;
@@ -111,7 +111,7 @@ static void start_due(struct reducer *r)
 
 void reducer_begin(struct reducer *r, struct wk_comm *comm, bool last)
 {
-    insist(!r->tail && !r->started_parts);
+    insist(!r->started_parts);
     set_phase(r, last ? REDUCER_SUMMING : REDUCER_LOCAL);
     r->comm = comm;
     r->clock = r->started = r->started_parts = 0;
@@ -153,8 +153,7 @@ void reducer_flush(struct reducer *r)
     memset(r->missing, 0, (size_t)r->n_params * sizeof(*r->missing));
     start_due(r);
     if (!r->failure)
-        r->failure = wk_all_reduce(r->comm, r->grads + r->count, r->all - r->count, WK_F32, WK_SUM,
-                                   &r->tail);
+        r->failure = step_numbers_start(r->numbers, r->comm);
     if (!r->options.static_graph || r->recorded || !r->clock)
         return;
     memcpy(r->expected, r->times, (size_t)r->n_params * sizeof(*r->expected));
@@ -190,8 +189,7 @@ int reducer_drain(struct reducer *r)
         int result = r->hook.finish(r->hook.arg, r->comm, &r->parts[i]);
         rc = rc ? rc : result;
     }
-    int result = wk_wait(r->tail);
-    r->tail = NULL;
+    int result = step_numbers_wait(r->numbers);
     r->started_parts = 0;
     set_phase(r, REDUCER_IDLE);
     return rc ? rc : result;

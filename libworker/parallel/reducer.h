@@ -4,8 +4,7 @@
  * Gradients are in one arena and buckets are ranges of it (ready.h), so nothing is copied. A
  * bucket's sum starts when its last gradient is announced and all buckets before it have started.
  * The order is therefore the same on every rank, whatever the order of gradients. The hook decides
- * how a range is summed. After the gradients are the strategy's numbers (strategy.h). They are
- * summed last, always exactly.
+ * how a range is summed. The step's numbers (step_numbers.h) are summed last.
  *
  * The first pass with a communicator uses buckets from the arena's end. Then rank 0 sends all the
  * order of its gradients, and they are cut again.
@@ -30,6 +29,7 @@
 
 #include "common/base/error.h"
 #include "libworker/parallel/ready.h"
+#include "libworker/parallel/step_numbers.h"
 
 struct reducer_options {
     struct bucket_sizes sizes;
@@ -44,8 +44,9 @@ struct reducer {
     struct reducer_options options;
     const struct param *params; /* [n_params], borrowed */
     int n_params;
-    float *grads;      /* [all], borrowed */
-    size_t count, all; /* of the model, and with the numbers */
+    float *grads; /* [count], borrowed */
+    size_t count;
+    struct step_numbers *numbers; /* borrowed */
     struct wk_gradient_hook hook;
     float factor; /* what gradients are multiplied with before the hook sees them; 1 at init */
     struct ready_plan plan;
@@ -56,7 +57,6 @@ struct reducer {
     int *last;                  /* [n_params]: time of the announcement that counts */
     int *missing;               /* [n_params], by bucket: gradients not final yet */
     struct wk_comm *comm;       /* of this pass; borrowed */
-    struct wk_work *tail;       /* the sum of the numbers */
     enum reducer_phase phase;
     bool ordered;  /* the plan is in the order observed with this communicator */
     bool recorded; /* static graph: expected is that of the first pass */
@@ -64,14 +64,14 @@ struct reducer {
     int failure; /* first code a collective failed with */
 };
 
-/* grads[all]: those of the parameters, and after `count` the numbers. WK_ENOMEM. */
+/* grads[count]: those of the parameters. WK_ENOMEM. */
 struct reducer_arena {
     const struct param *params;
     int n_params;
     float *grads;
-    size_t count, all;
+    size_t count;
 };
-int reducer_init(struct reducer *r, const struct reducer_arena *arena,
+int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
                  const struct reducer_options *options, struct error *err);
 void reducer_fini(struct reducer *r); /* zeroed memory is allowed; after reducer_drain */
 

@@ -105,8 +105,7 @@ static int allocate(struct sharded *s, struct error *err)
     s->unit_of = calloc(n, sizeof(*s->unit_of));
     s->ready = calloc(n, sizeof(*s->ready));
     s->units = calloc((size_t)s->plan.n_units, sizeof(*s->units));
-    s->numbers = calloc(s->n_numbers, sizeof(*s->numbers));
-    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units || !s->numbers)
+    if (rc || !s->own || !s->own_of || !s->unit_of || !s->ready || !s->units)
         return error_set(err, WK_ENOMEM, "no memory for a shard of %zu parameters", s->plan.shard);
     return 0;
 }
@@ -179,7 +178,6 @@ static void sharded_close(void *self)
     free(s->unit_of);
     free(s->ready);
     free(s->units);
-    free(s->numbers);
     shard_plan_fini(&s->plan);
     free(s);
 }
@@ -218,7 +216,8 @@ static int sharded_init(struct sharded *s, struct error *err)
 }
 
 static int sharded_open(struct wk_model *model, const struct strategy_options *options,
-                        struct strategy_memory *ret, struct error *err)
+                        struct step_numbers *numbers, struct strategy_memory *ret,
+                        struct error *err)
 {
     struct sharded *s = calloc(1, sizeof(*s));
     if (!s)
@@ -226,7 +225,7 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
     s->options = *options;
     s->options.offload_params = options->offload && options->offload_params;
     s->model = model;
-    s->n_numbers = strategy_numbers_room(model->n_params);
+    s->numbers = numbers;
     s->hooked = sharded_frees_params(s) && !model_is_custom(model);
     s->next = -1;
     s->factor = 1;
@@ -241,7 +240,6 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
         .self = s,
         .range = {s->own, s->n_own, count, s->own_params, s->own_grads, NULL},
         .plan = &s->plan,
-        .numbers = s->numbers,
     };
     return 0;
 }
@@ -326,7 +324,7 @@ const struct strategy_ops sharded_ops = {
     .drain = sharded_drain,
     .checked = sharded_checked,
     .squares = sharded_squares,
-    .first_wild = sharded_first_wild,
+    .first_nonfinite = sharded_first_nonfinite,
     .clamp = sharded_clamp,
     .update = sharded_update,
     .spread = sharded_refresh,

@@ -34,6 +34,7 @@
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
+#include "libworker/parallel/step_numbers.h"
 #include "libworker/parallel/strategy_options.h"
 
 struct strategy_ops;
@@ -53,7 +54,7 @@ enum unit_phase { UNIT_OPEN, UNIT_REDUCING, UNIT_ADVANCED, UNIT_COLLECTED };
 struct sharded_unit {
     struct wk_work *gather, *reduce;
     enum unit_phase phase;
-    int wild;      /* not 0: the sum that `reduce` made is not finite */
+    int nonfinite; /* not 0: the sum that `reduce` made is not finite */
     bool gathered; /* the parameters are in the arena (once `gather` is done) */
     int missing;   /* gradients of this pass not yet announced */
     int n_params;
@@ -68,8 +69,8 @@ struct sharded_low {
     float *wide;    /* a piece of gradients on its way from one to the other; with `grads` */
     float *vectors; /* [n_vectors], where the model reads them */
     size_t n_vectors;
-    bool shown; /* matrices are in the float arena too */
-    bool wild;  /* a sum of this window was not finite */
+    bool shown;     /* matrices are in the float arena too */
+    bool nonfinite; /* a sum of this window was not finite */
 };
 
 struct sharded {
@@ -83,13 +84,11 @@ struct sharded {
     struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* their memory */
     struct param *own; /* [n_own], this rank's pieces, as the optimizer sees them */
     int n_own;
-    int *own_of;                /* [model->n_params]: which of `own`, or -1 */
-    struct sharded_unit *units; /* [plan.n_units] */
-    int *unit_of;               /* [model->n_params] */
-    bool *ready;                /* [model->n_params] in this pass */
-    float *numbers;             /* [n_numbers], of the strategy */
-    size_t n_numbers;
-    struct wk_work *numbers_work;
+    int *own_of;                  /* [model->n_params]: which of `own`, or -1 */
+    struct sharded_unit *units;   /* [plan.n_units] */
+    int *unit_of;                 /* [model->n_params] */
+    bool *ready;                  /* [model->n_params] in this pass */
+    struct step_numbers *numbers; /* borrowed */
     struct wk_comm *whole, *comm; /* of the passes under way: all ranks, this replica's; borrowed */
     struct groups groups;         /* of `whole` */
     bool reducing;                /* this pass sums over the ranks */

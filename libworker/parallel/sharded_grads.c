@@ -26,7 +26,7 @@ static void advance(struct sharded *s, int unit)
     int rc = wk_wait(u->reduce);
     u->reduce = NULL;
     sharded_unit_set(u, UNIT_ADVANCED);
-    s->low.wild = s->low.wild || u->wild;
+    s->low.nonfinite = s->low.nonfinite || u->nonfinite;
     if (!rc && s->groups.column && !s->failure)
         rc = sum_column(s, unit, &u->reduce);
     if (rc)
@@ -44,7 +44,7 @@ static void collect(struct sharded *s, int unit)
     u->reduce = NULL;
     sharded_unit_set(u, UNIT_COLLECTED);
     s->reduces--;
-    s->low.wild = s->low.wild || u->wild;
+    s->low.nonfinite = s->low.nonfinite || u->nonfinite;
     if (rc)
         sharded_note(s, rc);
     if (sharded_keeps_grads(s))
@@ -162,8 +162,7 @@ void sharded_flush(void *self)
     while (s->following && s->next >= 0)
         sharded_unit_done(s, s->next--);
     if (s->last && !s->failure) {
-        int rc =
-            wk_all_reduce(s->whole, s->numbers, s->n_numbers, WK_F32, WK_SUM, &s->numbers_work);
+        int rc = step_numbers_start(s->numbers, s->whole);
         if (rc)
             sharded_note(s, rc);
     }
@@ -199,8 +198,7 @@ int sharded_finish(void *self)
     struct sharded *s = self;
     for (int i = s->plan.n_units - 1; i >= 0 && s->reducing; i--)
         collect(s, i);
-    int rc = wk_wait(s->numbers_work);
-    s->numbers_work = NULL;
+    int rc = step_numbers_wait(s->numbers);
     if (rc)
         sharded_note(s, rc);
     if (s->reducing && sharded_keeps_grads(s) && !s->failure)
@@ -216,7 +214,7 @@ enum sums sharded_checked(const void *self)
     const struct sharded *s = self;
     if (!s->low.params)
         return SUMS_UNJUDGED;
-    return s->low.wild ? SUMS_WILD : SUMS_FINITE;
+    return s->low.nonfinite ? SUMS_NONFINITE : SUMS_FINITE;
 }
 
 void sharded_drain(void *self)
@@ -229,8 +227,7 @@ void sharded_drain(void *self)
         u->gather = u->reduce = NULL;
         sharded_unit_set(u, UNIT_OPEN);
     }
-    (void)wk_wait(s->numbers_work);
-    s->numbers_work = NULL;
+    (void)step_numbers_wait(s->numbers);
     end_pass(s);
     s->reduces = 0;
     s->next = -1;
@@ -256,7 +253,7 @@ static bool piece_finite(const struct sharded *s, const struct param *own)
     return isfinite(squares);
 }
 
-int sharded_first_wild(void *self, int *ret_index)
+int sharded_first_nonfinite(void *self, int *ret_index)
 {
     struct sharded *s = self;
     int32_t first = 0, none = s->model->n_params;
@@ -280,7 +277,6 @@ void sharded_clamp(void *self, float limit)
 void sharded_clear(void *self)
 {
     struct sharded *s = self;
-    memset(s->numbers, 0, s->n_numbers * sizeof(*s->numbers));
     sharded_low_clear(s);
     if (sharded_keeps_grads(s) && !sharded_low_own(s)) {
         memset(s->grads, 0, s->plan.padded * sizeof(float));

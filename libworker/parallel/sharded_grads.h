@@ -22,7 +22,7 @@ enum sums sharded_checked(const void *self);
 
 /* and a window's sums. */
 int sharded_squares(void *self, double *ret);
-int sharded_first_wild(void *self, int *ret_index);
+int sharded_first_nonfinite(void *self, int *ret_index);
 void sharded_clamp(void *self, float limit);
 void sharded_clear(void *self);
 

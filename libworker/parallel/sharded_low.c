@@ -170,7 +170,7 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
     struct wk_reduce_options options = {
         .converts = s->low.grads && !stays,
         .out_dtype = WK_F32,
-        .ret_nonfinite = &s->units[unit].wild,
+        .ret_nonfinite = &s->units[unit].nonfinite,
     };
     struct wk_buffers buffers = {grads, sharded_row(s, s->grads, unit), u->row, WK_F32};
     if (s->low.grads) {
@@ -185,7 +185,7 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
 int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].wild};
+    const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].nonfinite};
     float *row = sharded_row(s, s->grads, unit);
     struct wk_buffers buffers = {row, row, u->row, WK_F32};
     if (sharded_low_own(s)) {
@@ -216,10 +216,10 @@ int sharded_low_agree(struct sharded *s)
 {
     if (!s->low.grads && !s->groups.column)
         return 0;
-    int32_t wild =
-        s->low.wild || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
-    int rc = wk_all_reduce(s->whole, &wild, 1, WK_I32, WK_MAX, NULL);
-    s->low.wild = wild;
+    int32_t nonfinite =
+        s->low.nonfinite || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
+    int rc = wk_all_reduce(s->whole, &nonfinite, 1, WK_I32, WK_MAX, NULL);
+    s->low.nonfinite = nonfinite;
     return rc;
 }
 
@@ -249,7 +249,7 @@ void sharded_low_clamp(struct sharded *s, float limit)
 
 void sharded_low_clear(struct sharded *s)
 {
-    s->low.wild = false;
+    s->low.nonfinite = false;
     if (s->low.grads)
         pages_drop(&s->low.grad_pages, 0, s->low.grad_pages.count);
     if (s->low.own_grad_pages.data)

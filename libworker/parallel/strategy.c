@@ -1,11 +1,8 @@
 #include "libworker/parallel/strategy.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "common/base/assert.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/sharded.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/parallel/strategy_ops.h"
 
 static const struct strategy_ops *const tables[STRATEGY_KINDS] = {
@@ -14,21 +11,6 @@ static const struct strategy_ops *const tables[STRATEGY_KINDS] = {
     [STRATEGY_ZERO2] = &sharded_ops,
     [STRATEGY_FSDP] = &sharded_ops,
 };
-
-/* RESTING from each of them: by drain. */
-#define BIT(phase) (1u << STRATEGY_##phase)
-static const unsigned allowed[] = {
-    [STRATEGY_RESTING] = BIT(RESTING) | BIT(PASSING),
-    [STRATEGY_PASSING] = BIT(RESTING) | BIT(FLUSHED),
-    [STRATEGY_FLUSHED] = BIT(RESTING),
-};
-#undef BIT
-
-static void set_phase(struct strategy *st, enum strategy_phase phase)
-{
-    insist(allowed[st->phase] >> phase & 1);
-    st->phase = phase;
-}
 
 bool strategy_cuts(enum strategy_kind kind)
 {
@@ -56,7 +38,7 @@ static void unbind(struct wk_model *model)
 static int init_common(struct strategy *st, struct error *err)
 {
     struct wk_model *model = st->model;
-    float *used = st->memory.numbers + STRATEGY_NUMBERS_MAX;
+    float *used = step_numbers_used(&st->numbers);
     int rc = own_passes_init(&st->own, model, st->narrowing.type, st->ops->cuts, err);
     if (!rc)
         rc = usage_init(&st->usage, model->n_params, used, err);
@@ -81,7 +63,9 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         .fill_later = options->fill_later,
         .share = 1,
     };
-    int rc = ops->open(model, options, &st->memory, err);
+    int rc = step_numbers_init(&st->numbers, model->n_params, err);
+    if (!rc)
+        rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)
         rc = init_common(st, err);
     if (rc)
@@ -99,6 +83,7 @@ void strategy_fini(struct strategy *st)
     unbind(st->model);
     if (st->memory.self)
         st->ops->close(st->memory.self);
+    step_numbers_fini(&st->numbers);
     *st = (struct strategy){0};
 }
 
@@ -205,138 +190,4 @@ int strategy_gather_own(struct strategy *st, struct wk_comm *comm)
 void strategy_show_master(struct strategy *st)
 {
     own_passes_hide(&st->own);
-}
-
-void strategy_scaled(struct strategy *st, double scale)
-{
-    float factor = (float)(st->unscaled ? scale * st->share : st->share);
-    st->ops->scaled(st->memory.self, factor, scale);
-}
-
-void strategy_share(struct strategy *st, double share, bool held)
-{
-    if (!(share > 0) || (share >= st->share && share <= st->share))
-        return;
-    if (held)
-        st->ops->rescale(st->memory.self, (float)(st->share / share));
-    st->share = share;
-}
-
-void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
-{
-    set_phase(st, STRATEGY_PASSING);
-    st->comm = comm;
-    st->last = last;
-    usage_begin(&st->usage);
-    own_passes_begin(&st->own);
-    st->ops->begin(st->memory.self, comm, last);
-}
-
-void strategy_ready(struct strategy *st, int index)
-{
-    insist(index >= 0 && index < st->model->n_params);
-    if (st->phase != STRATEGY_PASSING)
-        return;
-    usage_note(&st->usage, index);
-    own_passes_take(&st->own, index);
-    st->ops->ready(st->memory.self, index);
-}
-
-void strategy_flush(struct strategy *st)
-{
-    set_phase(st, STRATEGY_FLUSHED);
-    own_passes_take_rest(&st->own);
-    usage_end(&st->usage, st->ops->changed(st->memory.self));
-    st->ops->flush(st->memory.self);
-}
-
-int strategy_finish(struct strategy *st, struct error *err)
-{
-    insist(st->phase == STRATEGY_FLUSHED);
-    int rc = st->ops->finish(st->memory.self);
-    set_phase(st, STRATEGY_RESTING);
-    if (rc)
-        return error_set(err, rc, "%s", strategy_sentence(st));
-    if (!st->last)
-        return 0;
-    st->sums = st->ops->checked(st->memory.self);
-    return usage_check(&st->usage, st->model->params, wk_comm_world(st->comm), st->unused_fine,
-                       err);
-}
-
-void strategy_say(struct strategy *st, const float *numbers, int count)
-{
-    insist(st->phase == STRATEGY_PASSING && st->last);
-    insist(count >= 0 && count <= STRATEGY_NUMBERS_MAX);
-    memcpy(st->memory.numbers, numbers, (size_t)count * sizeof(*numbers));
-}
-
-const float *strategy_heard(const struct strategy *st)
-{
-    insist(st->phase == STRATEGY_RESTING);
-    return st->memory.numbers;
-}
-
-int strategy_finite(struct strategy *st, bool *ret)
-{
-    double squares;
-    int rc = st->sums == SUMS_UNJUDGED ? strategy_squares(st, &squares) : 0;
-    if (!rc)
-        *ret = st->sums == SUMS_FINITE;
-    return rc;
-}
-
-int strategy_first_wild(struct strategy *st, int *ret_index)
-{
-    return st->ops->first_wild(st->memory.self, ret_index);
-}
-
-void strategy_drain(struct strategy *st)
-{
-    set_phase(st, STRATEGY_RESTING);
-    if (st->memory.self)
-        st->ops->drain(st->memory.self);
-}
-
-int strategy_squares(struct strategy *st, double *ret)
-{
-    int rc = st->ops->squares(st->memory.self, ret);
-    /* Squares of floats do not overflow a double. */
-    if (!rc && st->sums == SUMS_UNJUDGED)
-        st->sums = isfinite(*ret) ? SUMS_FINITE : SUMS_WILD;
-    return rc;
-}
-
-int strategy_clamp(struct strategy *st, float limit)
-{
-    bool finite;
-    int rc = strategy_finite(st, &finite);
-    if (!rc && finite)
-        st->ops->clamp(st->memory.self, limit);
-    return rc;
-}
-
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                    struct error *err)
-{
-    insist(st->phase == STRATEGY_RESTING);
-    return st->ops->update(st->memory.self, optimizer, (float)scale, err);
-}
-
-int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
-{
-    own_passes_hide(&st->own);
-    int rc = st->ops->spread(st->memory.self, comm);
-    return rc ? error_set(err, rc, "%s", strategy_sentence(st)) : 0;
-}
-
-void strategy_clear(struct strategy *st)
-{
-    if (st->memory.self)
-        st->ops->clear(st->memory.self);
-}
-
-void strategy_forget(struct strategy *st)
-{
-    own_passes_forget(&st->own);
 }

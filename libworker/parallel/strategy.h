@@ -2,12 +2,10 @@
  * do it: a table (strategy_ops.h) knows where parameters and gradients are, how gradients are
  * summed and which rank updates what. What all ways have in common is here.
  *
- *               begin, ready …            flush                finish
- *     RESTING ─────────────────► PASSING ───────► FLUSHED ─────────────────► RESTING
- *
- * strategy_drain leads from each of them to RESTING. The model announces its gradients from init to
- * fini. With the gradients of a window's last pass are summed `numbers` of the caller, which the
- * strategy only carries, and the usage of parameters (usage.h).
+ * This header has the model's memory, the ranks and the parameters; strategy_grads.h has backward
+ * passes, their sums and the update. The model announces its gradients from init to fini. The
+ * numbers of the step (step_numbers.h) are summed with the gradients of a window's last pass: those
+ * of the caller, and the usage of parameters.
  *
  * Functions marked collective are called by all ranks in the same order where the strategy cuts
  * models; elsewhere they are local. One thread; any thread may abort the communicator meanwhile.
@@ -23,6 +21,7 @@
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/hook.h"
 #include "libworker/parallel/own_passes.h"
+#include "libworker/parallel/step_numbers.h"
 #include "libworker/parallel/strategy_memory.h"
 #include "libworker/parallel/strategy_options.h"
 #include "libworker/parallel/usage.h"
@@ -34,6 +33,7 @@ enum strategy_phase { STRATEGY_RESTING, STRATEGY_PASSING, STRATEGY_FLUSHED };
 struct strategy {
     const struct strategy_ops *ops; /* NULL: init was not called */
     struct strategy_memory memory;
+    struct step_numbers numbers;
     struct wk_model *model;
     struct narrowing narrowing;
     struct usage usage;
@@ -102,62 +102,5 @@ int strategy_gather_own(struct strategy *st, struct wk_comm *comm);
 
 /* wk_parameter_data returns the master's address until the next strategy_gather_own. */
 void strategy_show_master(struct strategy *st);
-
-/* Gradients */
-
-/* Set the loss scale of the next pass's gradients. */
-void strategy_scaled(struct strategy *st, double scale);
-
-/* Before a pass writes: beside the scale they are multiplied with `share`. `held`: gradients of
- * this window's earlier passes wait for theirs. 0, of a pass that adds nothing, changes nothing. */
-void strategy_share(struct strategy *st, double share, bool held);
-
-/* Begin a backward pass, the last of its window or not; and end it, waiting for its sums. Between
- * begin and flush the model, or the program through strategy_ready, announces gradients; outside
- * nothing happens. Returns the code of a collective, or WK_ESTATE with a sentence for parameters
- * that were left out wrongly. */
-void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last);
-void strategy_ready(struct strategy *st, int index);
-void strategy_flush(struct strategy *st);
-int strategy_finish(struct strategy *st, struct error *err);
-
-/* In a window's last pass, before its flush: this rank's numbers, at most STRATEGY_NUMBERS_MAX.
- * After its finish: their sums over the ranks, in the same order, until strategy_clear. */
-void strategy_say(struct strategy *st, const float *numbers, int count);
-const float *strategy_heard(const struct strategy *st);
-
-/* After the window's last finish: whether every sum of it was finite then, before anything was
- * clipped; the same on all ranks. Found out while summing (bf16, f16; ddp in float on several
- * ranks) or by strategy_squares; else by one pass over the sums that this rank updates by. The code
- * of a collective. Collective. */
-int strategy_finite(struct strategy *st, bool *ret);
-
-/* The first parameter in the model's order with a non-finite sum, or -1. A pass over all.
- * Collective. */
-int strategy_first_wild(struct strategy *st, int *ret_index);
-
-/* Wait for whatever is under way on an aborted communicator and forget the window. */
-void strategy_drain(struct strategy *st); /* zeroed memory is allowed */
-
-/* Sum of squares of the summed gradient. Collective. */
-int strategy_squares(struct strategy *st, double *ret);
-
-/* Clamp the summed gradient to [-limit, limit], element by element, in this rank's update range. A
- * window with non-finite values stays unchanged, because clamping would hide them. As
- * strategy_finite. */
-int strategy_clamp(struct strategy *st, float limit);
-
-/* strategy_update: one optimizer step of this rank's range, with gradients times `scale`.
- * strategy_spread: send the others what they need of it; collective. If only strategy_spread fails,
- * this rank's range is one step ahead of theirs. */
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                    struct error *err);
-int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);
-
-/* Gradients and numbers of the window are not wanted any more. Zeroed memory is allowed. */
-void strategy_clear(struct strategy *st);
-
-/* Drop narrow gradients of the program's own passes for a pass that never began. */
-void strategy_forget(struct strategy *st);
 
 #endif

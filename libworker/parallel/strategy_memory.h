@@ -7,11 +7,8 @@
 #include <stdint.h>
 
 #include "libworker/parallel/shard.h"
-#include "libworker/parallel/usage.h"
 
 struct param;
-
-enum { STRATEGY_NUMBERS_MAX = 16 };
 
 /* What this rank's optimizer updates: a table of parameters over `count` elements. */
 struct strategy_range {
@@ -26,13 +23,6 @@ struct strategy_memory {
     void *self; /* of the table's functions */
     struct strategy_range range;
     const struct shard_plan *plan; /* NULL: every rank has the whole model */
-    float *numbers;                /* [strategy_numbers_room], summed with the gradients */
 };
-
-/* The step's numbers, then those of the usage of parameters. */
-static inline size_t strategy_numbers_room(int n_params)
-{
-    return STRATEGY_NUMBERS_MAX + usage_room(n_params);
-}
 
 #endif

@@ -3,7 +3,7 @@
  *
  * `self` is what `open` made. No slot is NULL: a table without need of a verb has a function that
  * does nothing. A pass is a backward pass of the model; begin, ready, flush and finish come in that
- * order (strategy.h has the drawing), drain at any time.
+ * order (strategy_grads.h has the drawing), drain at any time.
  *
  * Collective slots are called by every rank in the same order and wait for the others; they return
  * 0 or the code of a collective, whose sentence `sentence` has. A table that does not cut may leave
@@ -17,6 +17,7 @@
 #include "libworker/nn/model.h"
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/hook.h"
+#include "libworker/parallel/step_numbers.h"
 #include "libworker/parallel/strategy_memory.h"
 #include "libworker/parallel/strategy_options.h"
 
@@ -27,10 +28,12 @@ struct strategy_ops {
     bool cuts; /* the ranks hold different parts of one state */
 
     /* Memory for the model, bound to it, with initial values unless options->fill_later; block
-     * hooks in the model if the table needs them. After a failure there is nothing to close, but
-     * the model may point to memory that is gone. WK_ENOMEM, and what reading values returns. */
+     * hooks in the model if the table needs them. `numbers` is borrowed until close: flush of a
+     * window's last pass starts their sum, finish and drain await it. After a failure there is
+     * nothing to close, but the model may point to memory that is gone. WK_ENOMEM, and what reading
+     * values returns. */
     int (*open)(struct wk_model *model, const struct strategy_options *options,
-                struct strategy_memory *ret, struct error *err);
+                struct step_numbers *numbers, struct strategy_memory *ret, struct error *err);
     void (*close)(void *self); /* after drain, with no pointers of the model in use */
 
     /* Ranks. meet: once with each communicator, whose ranks will read and write in place. regroup:
@@ -57,9 +60,9 @@ struct strategy_ops {
 
     /* A pass. scaled: its gradients are multiplied with `factor` before their sum; `scale` is the
      * loss scale. rescale: multiply gradients of earlier passes that wait for their sum. begin:
-     * `last` of its window; then the numbers are summed too. changed: the pass announced other
-     * gradients than were promised. finish: collective. drain: wait for what was started and forget
-     * the pass. checked: what was found out about the window's sums while summing. */
+     * `last` of its window. changed: the pass announced other gradients than were promised.
+     * finish: collective. drain: wait for what was started and forget the pass. checked: what was
+     * found out about the window's sums while summing. */
     void (*scaled)(void *self, float factor, double scale);
     void (*rescale)(void *self, float change);
     void (*begin)(void *self, struct wk_comm *comm, bool last);
@@ -70,12 +73,12 @@ struct strategy_ops {
     void (*drain)(void *self);
     enum sums (*checked)(const void *self);
 
-    /* A window's sums. squares: of all elements, collective. first_wild: the first parameter with a
-     * non-finite sum, or -1; collective. clamp: this rank's, to [-limit, limit]. update: one step
-     * of this rank's range, from gradients times `scale`. spread: collective; send the others what
-     * they need of it. clear: gradients and numbers are zero again. */
+    /* A window's sums. squares: of all elements, collective. first_nonfinite: the first parameter
+     * with a non-finite sum, or -1; collective. clamp: this rank's, to [-limit, limit]. update: one
+     * step of this rank's range, from gradients times `scale`. spread: collective; send the others
+     * what they need of it. clear: gradients are zero again. */
     int (*squares)(void *self, double *ret);
-    int (*first_wild)(void *self, int *ret_index);
+    int (*first_nonfinite)(void *self, int *ret_index);
     void (*clamp)(void *self, float limit);
     int (*update)(void *self, struct wk_optimizer *optimizer, float scale, struct error *err);
     int (*spread)(void *self, struct wk_comm *comm);

@@ -7,8 +7,6 @@
 #ifndef STEP_CONSENSUS_H
 #define STEP_CONSENSUS_H
 
-#include "libworker/parallel/strategy.h"
-
 enum {
     CONSENSUS_NUMBERS = 8,
     CONSENSUS_TICKETS = 1 << 24, /* exact in a float */
@@ -31,10 +29,5 @@ struct consensus {
 };
 
 _Static_assert(sizeof(struct consensus) == sizeof(float[CONSENSUS_NUMBERS]), "all are summed");
-_Static_assert((int)CONSENSUS_NUMBERS <= (int)STRATEGY_NUMBERS_MAX, "the strategy carries them");
-
-/* Before the flush of a window's last pass; after its finish, the sums of all ranks. */
-void consensus_say(struct strategy *strategy, const struct consensus *said);
-struct consensus consensus_hear(const struct strategy *strategy);
 
 #endif

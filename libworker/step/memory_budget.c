@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/crc32c.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/agree_memory.h"
 #include "libworker/step/context.h"
 #include "libworker/step/memory_budget.h"

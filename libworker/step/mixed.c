@@ -50,7 +50,7 @@ static int refuse_gradient(struct unit *unit, double loss, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
     int index = -1;
-    int rc = strategy_first_wild(&unit->strategy, &index);
+    int rc = sums_first_nonfinite(unit, &index);
     if (rc)
         return rc;
     char of[128] = "";
@@ -80,13 +80,12 @@ static int refuse_loss(const struct wk_context *ctx, double loss, struct error *
 int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
-    double loss = (double)consensus_hear(&unit->strategy).loss / unit->micro;
+    double loss = (double)unit->sums.heard.loss / unit->micro;
     bool finite;
-    int rc = strategy_finite(&unit->strategy, &finite);
+    int rc = sums_finite(unit, &finite);
     *ret_skip = false;
     if (rc)
         return rc;
-    finite = finite && isfinite(unit->grad_scale);
     if (ctx->mixed.scales)
         return scaler_update(&unit->scaler, finite && isfinite(loss), ret_skip, err);
     if (!isfinite(loss))

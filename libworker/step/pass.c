@@ -2,6 +2,7 @@
  * (worker/worker.h). */
 #include "libworker/nn/outputs.h"
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
 #include "libworker/step/gather.h"

@@ -35,7 +35,7 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
     if (ctx->prepared.n_units == NUMBERS_UNITS_MAX)
         return error_set(err, WK_EINVAL, "more than %d models", NUMBERS_UNITS_MAX);
     ctx->prepared.units[ctx->prepared.n_units++] =
-        (struct unit){.ctx = ctx, .model = model, .grad_scale = 1, .share = 1, .loss = (double)NAN};
+        (struct unit){.ctx = ctx, .model = model, .sums.scale = 1, .share = 1, .loss = (double)NAN};
     return 0;
 }
 

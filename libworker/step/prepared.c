@@ -1,6 +1,7 @@
 #include "libworker/step/prepared.h"
 
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/context.h"
 
 int unit_number(const struct unit *unit)

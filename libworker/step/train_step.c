@@ -1,18 +1,16 @@
 /* The end of a window: its sums are awaited, clipped, and applied by the optimizer
  * (worker/worker.h). */
-#include <math.h>
-
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
 #include "libworker/step/gather.h"
 
-/* Limit each element, which still has the factor that wk_step removes. false: the step in progress
- * is lost. */
+/* false: the step in progress is lost. */
 static bool clamp(struct unit *unit, double max_value)
 {
-    int rc = strategy_clamp(&unit->strategy, (float)(max_value / unit->grad_scale));
+    int rc = sums_limit(unit, max_value);
     if (rc)
         (void)context_break(unit->ctx, rc);
     return !rc;
@@ -25,7 +23,7 @@ static bool finish_sums(struct unit *unit)
     struct wk_context *ctx = unit->ctx;
     if (context_idle(ctx) || !unit->summing || !unit->micro)
         return false;
-    if (unit->reduced)
+    if (unit->sums.complete)
         return true;
     if (unit->begun) {
         (void)context_misuse_text(
@@ -36,14 +34,13 @@ static bool finish_sums(struct unit *unit)
     }
     profile_begin(&ctx->reports.profile, PROFILE_EXPOSED);
     struct error err = {0};
-    int rc = strategy_finish(&unit->strategy, &err);
+    int rc = sums_finish(unit, &err);
     profile_end(&ctx->reports.profile);
     if (rc) {
         (void)context_pass_failed(ctx, rc, &err);
         return false;
     }
-    unit->reduced = true;
-    unit->grad_scale = 1.0 / (window_weight(unit) * mixed_scale(unit));
+    unit->sums.scale = 1.0 / (window_weight(unit) * mixed_scale(unit));
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE);
     return !(limit > 0) || clamp(unit, limit);
 }
@@ -52,16 +49,14 @@ static bool finish_sums(struct unit *unit)
  * 0 only measures. false: the step in progress is lost. */
 static bool clip(struct unit *unit, double max_norm)
 {
-    double squares;
-    int rc = strategy_squares(&unit->strategy, &squares);
+    int rc = sums_norm(unit, &unit->norm);
     if (rc) {
         (void)context_break(unit->ctx, rc);
         return false;
     }
-    unit->norm = sqrt(squares) * unit->grad_scale;
     unit->clipped = true;
     if (max_norm > 0)
-        unit->grad_scale *= clip_factor(unit->norm, max_norm);
+        unit->sums.scale *= clip_factor(unit->norm, max_norm);
     return true;
 }
 
@@ -101,7 +96,7 @@ static int update(struct unit *unit, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
     profile_begin(&ctx->reports.profile, PROFILE_OPTIMIZER);
-    int rc = strategy_update(&unit->strategy, unit->optimizer, unit->grad_scale, err);
+    int rc = strategy_update(&unit->strategy, unit->optimizer, unit->sums.scale, err);
     profile_end(&ctx->reports.profile);
     return rc;
 }

@@ -54,11 +54,9 @@ struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer)
 
 void unit_clear(struct unit *unit)
 {
-    strategy_clear(&unit->strategy);
+    sums_clear(unit);
     unit->micro = 0;
-    unit->summing = unit->reduced = unit->clipped = unit->begun = false;
-    unit->grad_scale = 1;
+    unit->summing = unit->clipped = unit->begun = false;
     unit->weights = 0;
-    unit->said = (struct consensus){0};
     unit->joined = 0; /* another window on the same data has the same weight */
 }

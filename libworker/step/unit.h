@@ -21,7 +21,7 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy.h"
 #include "libworker/precision/scaler.h"
-#include "libworker/step/consensus.h"
+#include "libworker/step/sums.h"
 
 struct wk_context;
 
@@ -34,20 +34,18 @@ struct unit {
     bool recomputes;      /* because of the setting; the model's own choice is restored later */
 
     /* The window in progress. */
-    int micro;             /* backward passes in it */
-    bool no_sync;          /* the program's choice, across windows */
-    bool summing;          /* its last pass has begun: the sums are running */
-    bool reduced;          /* they are complete */
-    bool clipped;          /* wk_clip_grad_norm was called */
-    bool begun;            /* custom models: wk_grad_ready has begun this pass */
-    double grad_scale;     /* factor for gradients in wk_step */
-    double pass_loss;      /* of the last forward pass or wk_set_loss */
-    bool has_loss;         /* one was set since the end of the last backward pass */
-    double share;          /* factor of the loss for passes of means over their share; or 1 */
-    double weights;        /* of all ranks, from wk_join; else 0 */
-    struct consensus said; /* this rank's numbers for its sums */
-    uint64_t joined;       /* the last wk_join counted in it; 0 before one */
-    bool on_dealt;         /* the pass uses a loader's batch, which has its own divisor */
+    int micro;        /* backward passes in it */
+    bool no_sync;     /* the program's choice, across windows */
+    bool summing;     /* its last pass has begun: the sums are running */
+    bool clipped;     /* wk_clip_grad_norm was called */
+    bool begun;       /* custom models: wk_grad_ready has begun this pass */
+    double pass_loss; /* of the last forward pass or wk_set_loss */
+    bool has_loss;    /* one was set since the end of the last backward pass */
+    double share;     /* factor of the loss for passes of means over their share; or 1 */
+    double weights;   /* of all ranks, from wk_join; else 0 */
+    struct window_sums sums;
+    uint64_t joined; /* the last wk_join counted in it; 0 before one */
+    bool on_dealt;   /* the pass uses a loader's batch, which has its own divisor */
 
     /* The step in progress. */
     int passed;                  /* windows closed since it began, or began again */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/context.h"
 
 static bool anything_dealt(const struct wk_context *ctx)
@@ -95,9 +96,9 @@ void window_deal(struct wk_context *ctx, int source)
 static void say(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    stop_say(ctx, &unit->said);
+    stop_say(ctx, &unit->sums.said);
     if (ctx->cut.is_sharded)
-        save_announce(ctx, &unit->said);
+        save_announce(ctx, &unit->sums.said);
 }
 
 static int refuse_pass(struct unit *unit)
@@ -149,11 +150,11 @@ int window_begin_pass(struct unit *unit)
 void window_end_pass(struct unit *unit)
 {
     if (unit->share > 0) /* a mean over nothing is NaN */
-        unit->said.loss += (float)(unit->pass_loss * unit->share);
+        unit->sums.said.loss += (float)(unit->pass_loss * unit->share);
     if (unit->has_loss)
-        unit->said.losses++;
+        unit->sums.said.losses++;
     if (unit->summing)
-        consensus_say(&unit->strategy, &unit->said);
+        sums_say(unit);
     unit->pass_loss = 0;
     unit->has_loss = false;
 }
@@ -263,7 +264,7 @@ static double loss_of(struct unit *unit, const struct consensus *sums)
 void window_close(struct unit *unit, enum window_result result)
 {
     struct wk_context *ctx = unit->ctx;
-    struct consensus sums = consensus_hear(&unit->strategy);
+    const struct consensus sums = unit->sums.heard;
     hear(ctx, &sums);
     if (result == WINDOW_TAKEN) {
         unit->loss = loss_of(unit, &sums);

@@ -56,7 +56,7 @@ static size_t state_bytes(struct wk_context *ctx)
     if (st->ops == &ddp_ops) {
         const struct ddp *ddp = st->memory.self;
         return bytes + unit->model->count * (ddp->low ? sizeof(uint16_t) : 0) +
-               (unit->model->count + ddp->grad_count) * sizeof(float);
+               2 * unit->model->count * sizeof(float);
     }
     const struct sharded *s = st->memory.self;
     return bytes + resident(&s->param_pages) + resident(&s->grad_pages) +

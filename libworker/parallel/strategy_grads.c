@@ -1,0 +1,155 @@
+#include "libworker/parallel/strategy_grads.h"
+
+#include <math.h>
+
+#include "common/base/assert.h"
+#include "libworker/parallel/strategy_ops.h"
+
+/* RESTING from each of them: by drain. */
+#define BIT(phase) (1u << STRATEGY_##phase)
+static const unsigned allowed[] = {
+    [STRATEGY_RESTING] = BIT(RESTING) | BIT(PASSING),
+    [STRATEGY_PASSING] = BIT(RESTING) | BIT(FLUSHED),
+    [STRATEGY_FLUSHED] = BIT(RESTING),
+};
+#undef BIT
+
+static void set_phase(struct strategy *st, enum strategy_phase phase)
+{
+    insist(allowed[st->phase] >> phase & 1);
+    st->phase = phase;
+}
+
+void strategy_scaled(struct strategy *st, double scale)
+{
+    float factor = (float)(st->unscaled ? scale * st->share : st->share);
+    st->ops->scaled(st->memory.self, factor, scale);
+}
+
+void strategy_share(struct strategy *st, double share, bool held)
+{
+    if (!(share > 0) || (share >= st->share && share <= st->share))
+        return;
+    if (held)
+        st->ops->rescale(st->memory.self, (float)(st->share / share));
+    st->share = share;
+}
+
+void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
+{
+    set_phase(st, STRATEGY_PASSING);
+    st->comm = comm;
+    st->last = last;
+    usage_begin(&st->usage);
+    own_passes_begin(&st->own);
+    st->ops->begin(st->memory.self, comm, last);
+}
+
+void strategy_ready(struct strategy *st, int index)
+{
+    insist(index >= 0 && index < st->model->n_params);
+    if (st->phase != STRATEGY_PASSING)
+        return;
+    usage_note(&st->usage, index);
+    own_passes_take(&st->own, index);
+    st->ops->ready(st->memory.self, index);
+}
+
+void strategy_flush(struct strategy *st)
+{
+    set_phase(st, STRATEGY_FLUSHED);
+    own_passes_take_rest(&st->own);
+    usage_end(&st->usage, st->ops->changed(st->memory.self));
+    st->ops->flush(st->memory.self);
+}
+
+int strategy_finish(struct strategy *st, struct error *err)
+{
+    insist(st->phase == STRATEGY_FLUSHED);
+    int rc = st->ops->finish(st->memory.self);
+    set_phase(st, STRATEGY_RESTING);
+    if (rc)
+        return error_set(err, rc, "%s", st->ops->sentence(st->memory.self));
+    if (!st->last)
+        return 0;
+    st->sums = st->ops->checked(st->memory.self);
+    return usage_check(&st->usage, st->model->params, wk_comm_world(st->comm), st->unused_fine,
+                       err);
+}
+
+void strategy_say(struct strategy *st, const float *numbers, int count)
+{
+    insist(st->phase == STRATEGY_PASSING && st->last);
+    step_numbers_say(&st->numbers, numbers, count);
+}
+
+const float *strategy_heard(const struct strategy *st)
+{
+    insist(st->phase == STRATEGY_RESTING);
+    return st->numbers.data;
+}
+
+int strategy_finite(struct strategy *st, bool *ret)
+{
+    double squares;
+    int rc = st->sums == SUMS_UNJUDGED ? strategy_squares(st, &squares) : 0;
+    if (!rc)
+        *ret = st->sums == SUMS_FINITE;
+    return rc;
+}
+
+int strategy_first_nonfinite(struct strategy *st, int *ret_index)
+{
+    return st->ops->first_nonfinite(st->memory.self, ret_index);
+}
+
+void strategy_drain(struct strategy *st)
+{
+    set_phase(st, STRATEGY_RESTING);
+    if (st->memory.self)
+        st->ops->drain(st->memory.self);
+}
+
+int strategy_squares(struct strategy *st, double *ret)
+{
+    int rc = st->ops->squares(st->memory.self, ret);
+    /* Squares of floats do not overflow a double. */
+    if (!rc && st->sums == SUMS_UNJUDGED)
+        st->sums = isfinite(*ret) ? SUMS_FINITE : SUMS_NONFINITE;
+    return rc;
+}
+
+int strategy_clamp(struct strategy *st, float limit)
+{
+    bool finite;
+    int rc = strategy_finite(st, &finite);
+    if (!rc && finite)
+        st->ops->clamp(st->memory.self, limit);
+    return rc;
+}
+
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
+                    struct error *err)
+{
+    insist(st->phase == STRATEGY_RESTING);
+    return st->ops->update(st->memory.self, optimizer, (float)scale, err);
+}
+
+int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)
+{
+    own_passes_hide(&st->own);
+    int rc = st->ops->spread(st->memory.self, comm);
+    return rc ? error_set(err, rc, "%s", st->ops->sentence(st->memory.self)) : 0;
+}
+
+void strategy_clear(struct strategy *st)
+{
+    step_numbers_clear(&st->numbers);
+    if (st->memory.self)
+        st->ops->clear(st->memory.self);
+}
+
+void strategy_forget(struct strategy *st)
+{
+    own_passes_forget(&st->own);
+}
