@@ -1,0 +1,191 @@
+#include "libworker/device/device.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <worker/error.h>
+
+#include "common/base/assert.h"
+#include "libworker/device/device_ops.h"
+
+void device_free(struct device *device)
+{
+    if (!device)
+        return;
+    free(device->failure);
+    device->failure = NULL;
+    device->ops->free(device);
+}
+
+const char *device_name(const struct device *device)
+{
+    return device->ops->name;
+}
+
+bool device_host_reads(const struct device *device)
+{
+    return device->ops->host_reads;
+}
+
+int device_failure(const struct device *device, struct error *err)
+{
+    if (!device->code)
+        return 0;
+    const char *text = device->failure ? device->failure->text : "no memory for its sentence";
+    return error_set(err, device->code, "device %s: %s", device->ops->name, text);
+}
+
+static const char *const kind_names[] = {[MEMORY_DEVICE] = "device", [MEMORY_PINNED] = "pinned"};
+
+static int memory_allocate(struct device *device, enum memory_kind kind, size_t bytes, void **ret,
+                           struct error *err)
+{
+    void *memory = device->ops->memory_new(device, kind, bytes);
+    if (!memory)
+        return error_set(err, WK_ENOMEM, "device %s has no %zu bytes of %s memory left",
+                         device->ops->name, bytes, kind_names[kind]);
+    *ret = memory;
+    return 0;
+}
+
+int device_memory_new(struct device *device, size_t bytes, void **ret_memory, struct error *err)
+{
+    return memory_allocate(device, MEMORY_DEVICE, bytes, ret_memory, err);
+}
+
+void device_memory_free(struct device *device, void *memory, size_t bytes)
+{
+    if (memory)
+        device->ops->memory_free(device, MEMORY_DEVICE, memory, bytes);
+}
+
+int device_pinned_new(struct device *device, size_t bytes, void **ret_memory, struct error *err)
+{
+    return memory_allocate(device, MEMORY_PINNED, bytes, ret_memory, err);
+}
+
+void device_pinned_free(struct device *device, void *memory, size_t bytes)
+{
+    if (memory)
+        device->ops->memory_free(device, MEMORY_PINNED, memory, bytes);
+}
+
+int queue_new(struct device *device, struct queue **ret_queue, struct error *err)
+{
+    if (device->n_queues == DEVICE_QUEUES_MAX)
+        return error_set(err, WK_ENOMEM, "device %s has %d queues, which is the limit",
+                         device->ops->name, DEVICE_QUEUES_MAX);
+    struct queue *queue = device->ops->queue_new(device);
+    if (!queue)
+        return error_set(err, WK_ENOMEM, "device %s has no memory for a queue", device->ops->name);
+    device->n_queues++;
+    *ret_queue = queue;
+    return 0;
+}
+
+void queue_free(struct queue *queue)
+{
+    if (!queue)
+        return;
+    queue->device->n_queues--;
+    queue->device->ops->queue_free(queue);
+}
+
+struct device *queue_device(const struct queue *queue)
+{
+    return queue->device;
+}
+
+struct event event_record(struct queue *queue)
+{
+    return queue->device->ops->record(queue);
+}
+
+void queue_wait(struct queue *queue, struct event event)
+{
+    if (!event.queue)
+        return;
+    insist(event.queue->device == queue->device);
+    queue->device->ops->wait(queue, event);
+}
+
+int event_wait(struct event event, struct error *err)
+{
+    if (!event.queue)
+        return 0;
+    event.queue->device->ops->finish(event);
+    return device_failure(event.queue->device, err);
+}
+
+int queue_finish(struct queue *queue, struct error *err)
+{
+    return event_wait(event_record(queue), err);
+}
+
+static void copy(struct queue *queue, const struct device_copy *copy)
+{
+    if (copy->bytes)
+        queue->device->ops->copy(queue, copy);
+}
+
+void queue_send(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    copy(queue, &(struct device_copy){COPY_SEND, to, from, bytes});
+}
+
+void queue_fetch(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    copy(queue, &(struct device_copy){COPY_FETCH, to, from, bytes});
+}
+
+void queue_copy(struct queue *queue, void *to, const void *from, size_t bytes)
+{
+    copy(queue, &(struct device_copy){COPY_WITHIN, to, from, bytes});
+}
+
+void queue_fill(struct queue *queue, void *to, unsigned char byte, size_t bytes)
+{
+    if (bytes)
+        queue->device->ops->fill(queue, to, byte, bytes);
+}
+
+void queue_launch(struct queue *queue, const struct device_launch *launch)
+{
+    insist(launch->args_bytes <= LAUNCH_ARGS_MAX_BYTES);
+    insist(launch->n_ranges <= LAUNCH_RANGES_MAX);
+    queue->device->ops->launch(queue, launch);
+}
+
+static int transfer(struct queue *queue, const struct device_copy *copy, struct error *err)
+{
+    if (copy->bytes)
+        queue->device->ops->transfer(queue, copy);
+    return device_failure(queue->device, err);
+}
+
+int queue_read(struct queue *queue, void *to, const void *from, size_t bytes, struct error *err)
+{
+    return transfer(queue, &(struct device_copy){COPY_FETCH, to, from, bytes}, err);
+}
+
+int queue_write(struct queue *queue, void *to, const void *from, size_t bytes, struct error *err)
+{
+    return transfer(queue, &(struct device_copy){COPY_SEND, to, from, bytes}, err);
+}
+
+void queue_fail(struct queue *queue, int code, const char *fmt, ...)
+{
+    struct device *device = queue->device;
+    insist(code < 0);
+    if (device->code)
+        return;
+    device->code = code;
+    device->failure = calloc(1, sizeof(*device->failure));
+    if (!device->failure)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(device->failure->text, sizeof(device->failure->text), fmt, args);
+    va_end(args);
+}
