@@ -230,7 +230,7 @@ static bool offer_cut_value(struct offer *offer)
 }
 
 /* words: verb, ..., partial */
-static int print_candidates(const struct args *args)
+static int print_candidates(const struct args *args, const struct verb *const *all)
 {
     size_t count = args->word_count;
     struct offer offer = {.args = args,
@@ -238,7 +238,7 @@ static int print_candidates(const struct args *args)
                           .count = count ? count - 1 : 0,
                           .partial = count ? args->words[count - 1] : "",
                           .how = {.timeout_ms = NAMES_TIMEOUT_MS}};
-    for (const struct verb *const *verb = verbs(); *verb; verb++) {
+    for (const struct verb *const *verb = all; *verb; verb++) {
         if (count <= 1) {
             print_candidate(&offer, (*verb)->name, "");
         } else if (strcmp((*verb)->name, args->words[0]) == 0 && !offer_cut_value(&offer)) {
@@ -264,10 +264,10 @@ static const char fish_script[] =
     "complete -c muster -a '(set -l line (commandline -opc) (commandline -ct); "
     "muster completion --words -- $line[2..-1] 2>/dev/null)'\n";
 
-static int run_completion(const struct args *args)
+static int run_completion(const struct args *args, const struct verb *const *all)
 {
     if (args_flag(args, "words"))
-        return print_candidates(args);
+        return print_candidates(args, all);
     const char *shell = args->word_count ? args->words[0] : "bash";
     if (strcmp(shell, "bash") == 0) {
         fputs(bash_script, stdout);
@@ -284,4 +284,4 @@ static int run_completion(const struct args *args)
 }
 
 const struct verb verb_completion = {
-    .name = "completion", .command = &command, .run = run_completion};
+    .name = "completion", .command = &command, .run_among = run_completion};

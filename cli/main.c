@@ -18,11 +18,6 @@ static const struct verb *const all_verbs[] = {
     &verb_shim,   NULL,
 };
 
-const struct verb *const *verbs(void)
-{
-    return all_verbs;
-}
-
 static void print_help(FILE *out)
 {
     fprintf(out, "%smuster%s: train on many devices and machines as on one\n\n", colour_bold(out),
@@ -138,7 +133,7 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
         buf_fini(&help);
         code = EXIT_DONE;
     } else {
-        code = verb->run(&args);
+        code = verb->run ? verb->run(&args) : verb->run_among(&args, all_verbs);
     }
     args_fini(&args);
     return code;

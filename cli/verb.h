@@ -17,6 +17,8 @@ struct verb {
     const char *name;
     const struct args_command *command;
     int (*run)(const struct args *args);
+    /* Instead of `run`, for a verb that looks at all verbs; NULL-terminated. */
+    int (*run_among)(const struct args *args, const struct verb *const *all);
     /* Parses its own command line (the daemons do); `command` is then only its summary. */
     int (*main)(int argc, char **argv);
     /* Exit code where the command line is refused; EXIT_USAGE without it. */
@@ -28,8 +30,5 @@ extern const struct verb verb_up, verb_run, verb_submit, verb_ps, verb_show, ver
     verb_uncordon, verb_rekey, verb_ckpt, verb_events, verb_token, verb_tls, verb_backup,
     verb_store, verb_sim, verb_tenant, verb_secret, verb_env, verb_version, verb_completion,
     verb_coordinator, verb_agent, verb_shim;
-
-/* All of them, NULL-terminated, in the order of the help. */
-const struct verb *const *verbs(void);
 
 #endif
