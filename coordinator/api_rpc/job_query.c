@@ -10,41 +10,6 @@
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/model/cluster_walk.h"
 
-enum {
-    LATE_KEPT_MAX = 10000,
-    OUTPUT_QUIET_MS = 300, /* an agent with more to send reports again at once */
-};
-
-void service_note_late_output(struct service *service, const struct job *job)
-{
-    if (!job_state_ended(job->state))
-        return;
-    if (strmap_count(&service->late) >= LATE_KEPT_MAX)
-        strmap_fini(&service->late);
-    (void)strmap_set(&service->late, job->id, (void *)(intptr_t)service_wall_ms(service), NULL);
-}
-
-/* True if the agents of all its workers ever have reported their output as complete. */
-static bool output_whole(const struct service *service, const struct job *job)
-{
-    for (uint64_t uid = 1; uid < job->next_uid; uid++) {
-        if (logs_whole(service->logs, job->id, uid))
-            continue;
-        const struct worker *worker = job_worker(job, uid); /* NULL = from an earlier generation */
-        if (!worker || !(worker->spare || worker->exit.unstarted))
-            return false;
-    }
-    return true;
-}
-
-int64_t service_output_complete_ms(const struct service *service, const struct job *job)
-{
-    int64_t late_ms = (intptr_t)strmap_get(&service->late, job->id);
-    int64_t last_ms = late_ms > job->ended_wall_ms ? late_ms : job->ended_wall_ms;
-    bool over = last_ms + OUTPUT_QUIET_MS <= service_wall_ms(service);
-    return !over && output_whole(service, job) ? job->ended_wall_ms : last_ms + OUTPUT_QUIET_MS;
-}
-
 const struct job *service_find_job(struct service_call *call, const char *id, struct error *err)
 {
     const struct cluster *cluster = service_cluster(call->service);

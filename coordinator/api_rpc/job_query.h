@@ -1,5 +1,5 @@
-/* What several call files ask about a job: which one a caller means, how it is shown, its tenant,
- * and when its output is complete. Loop thread only. */
+/* What several call files ask about a job: which one a caller means, how it is shown, its tenant.
+ * Loop thread only. */
 #ifndef API_RPC_JOB_QUERY_H
 #define API_RPC_JOB_QUERY_H
 
@@ -22,10 +22,5 @@ Muster__Job *service_show_job(struct service *service, struct arena *arena, cons
 /* Set the tenant: the one the spec names, or its submitter's. err is set if the submitter may not
  * use it. The spec borrows it. */
 int service_choose_tenant(struct service_call *call, Muster__JobSpec *spec, struct error *err);
-
-/* Output of an ended job arrived: followers wait a while longer. And when its output counts as
- * complete. */
-void service_note_late_output(struct service *service, const struct job *job);
-int64_t service_output_complete_ms(const struct service *service, const struct job *job);
 
 #endif

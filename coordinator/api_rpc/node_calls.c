@@ -9,6 +9,7 @@
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/job_query.h"
 #include "coordinator/api_rpc/join.h"
+#include "coordinator/api_rpc/output_end.h"
 #include "coordinator/api_rpc/quota.h"
 #include "coordinator/api_rpc/reporter.h"
 #include "coordinator/api_rpc/service_answer.h"

@@ -92,7 +92,7 @@ void service_free(struct service *service)
     access_free(service->access);
     secrets_free(service->secrets);
     loop_timer_cancel(service->options.loop, &service->uses);
-    strmap_fini(&service->late);
+    strmap_free_values(&service->late_outputs);
     strmap_fini(&service->had);
     strmap_free_values(&service->nodes_shown);
     logs_free(service->logs);
@@ -331,7 +331,7 @@ void service_forget_job(struct service *service, const char *job)
 {
     service_changed(service);
     rpc_message_free(strmap_remove(&service->specs, job));
-    strmap_remove(&service->late, job);
+    free(strmap_remove(&service->late_outputs, job));
     service_forget_output(service, job);
     wake_job(service, job);
 }

@@ -41,9 +41,8 @@ struct service {
     struct budgets budgets;
     struct loop_timer again; /* armed while calls are ready and the loop would otherwise be idle */
     struct connections connections;
-    struct strmap specs; /* job id -> Muster__JobSpec: specs never change */
-    struct strmap
-        late; /* ended job -> when output of it last arrived (wall ms, as a pointer-sized number) */
+    struct strmap specs;        /* job id -> Muster__JobSpec: specs never change */
+    struct strmap late_outputs; /* id of an ended job -> struct late_output (output_end.c) */
     struct strmap had; /* "job node" -> whether the node had a worker of the job (reporter.c) */
     struct logs *logs;
     struct metrics *metrics;

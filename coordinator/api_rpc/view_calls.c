@@ -5,6 +5,7 @@
 #include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/job_query.h"
+#include "coordinator/api_rpc/output_end.h"
 #include "coordinator/api_rpc/quota.h"
 #include "coordinator/api_rpc/scope.h"
 #include "coordinator/api_rpc/service.h"
