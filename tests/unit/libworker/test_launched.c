@@ -8,7 +8,10 @@
 
 #include "libworker/step/context.h"
 #include "tests/lib/held_port.h"
+#include "tests/lib/known_cpu.h"
 #include "tests/lib/loopback.h"
+
+TestSuite(launched, .init = known_cpu);
 
 enum { NUMBER_BYTES = 12 };
 

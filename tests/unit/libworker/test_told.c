@@ -7,9 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/lib/known_cpu.h"
 #include "tests/lib/rounding.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/unit/libworker/small.h"
+
+TestSuite(told, .init = known_cpu);
 
 static struct wk_batch batch;
 
