@@ -1,4 +1,4 @@
-#include "common/settings/judge.h"
+#include "common/settings/rules.h"
 
 #include <string.h>
 
@@ -71,7 +71,7 @@ static bool same_value(enum setting setting, const char *one, const char *other)
            !(a.number < b.number) && !(a.number > b.number);
 }
 
-static bool speaks(const struct rule *rule, const char *const given[SETTINGS_COUNT])
+static bool applies(const struct rule *rule, const char *const given[SETTINGS_COUNT])
 {
     const char *text = given[rule->setting];
     if (!text)
@@ -82,7 +82,7 @@ static bool speaks(const struct rule *rule, const char *const given[SETTINGS_COU
            !(rule->but && same_value(rule->setting, text, rule->but));
 }
 
-static bool met(const struct rule *rule, const char *const given[SETTINGS_COUNT])
+static bool holds(const struct rule *rule, const char *const given[SETTINGS_COUNT])
 {
     const char *has = value(given, rule->needs);
     struct str rest = str_of(rule->values), one;
@@ -150,9 +150,9 @@ static void describe_lack(const struct rule *rule, const char *has, struct findi
 }
 
 static void describe_finding(const struct rule *rule, const char *const given[SETTINGS_COUNT],
-                             enum judge judge, struct finding *ret)
+                             enum rules_for whom, struct finding *ret)
 {
-    bool worker = judge == JUDGE_WORKER;
+    bool worker = whom == RULES_FOR_WORKER;
     *ret = (struct finding){.setting = rule->setting};
     switch (rule->verdict) {
     case IDLE:
@@ -167,15 +167,15 @@ static void describe_finding(const struct rule *rule, const char *const given[SE
     }
 }
 
-int settings_judge(const char *const given[SETTINGS_COUNT], enum judge judge,
-                   struct finding ret[FINDINGS_MAX])
+int settings_check_rules(const char *const given[SETTINGS_COUNT], enum rules_for whom,
+                         struct finding ret[FINDINGS_MAX])
 {
     int count = 0;
     for (int i = 0; i < RULES; i++) {
-        if (!speaks(&rules[i], given) || met(&rules[i], given))
+        if (!applies(&rules[i], given) || holds(&rules[i], given))
             continue;
         struct finding next;
-        describe_finding(&rules[i], given, judge, &next);
+        describe_finding(&rules[i], given, whom, &next);
         bool told = count > 0 && ret[count - 1].setting == next.setting;
         if (told && (ret[count - 1].refused || !next.refused))
             continue;
@@ -186,11 +186,11 @@ int settings_judge(const char *const given[SETTINGS_COUNT], enum judge judge,
     return count;
 }
 
-int settings_refused(const char *const given[SETTINGS_COUNT], enum judge judge,
+int settings_refused(const char *const given[SETTINGS_COUNT], enum rules_for whom,
                      enum setting *ret_setting, struct error *err)
 {
     struct finding found[FINDINGS_MAX];
-    int count = settings_judge(given, judge, found);
+    int count = settings_check_rules(given, whom, found);
     for (int i = 0; i < count; i++) {
         if (!found[i].refused)
             continue;

@@ -1,9 +1,9 @@
 /* Rules between settings. A setting may have no effect because of another one (fsdp.prefetch under
  * strategy ddp), contradict another one (ddp.hook under zero2), or ask for what libworker does not
- * have. One table of rules, in judge.c, is used when a job is submitted and by the workers, so that
+ * have. One table of rules, in rules.c, is used when a job is submitted and by the workers, so that
  * both give the same sentence. Pure; any thread. */
-#ifndef SETTINGS_JUDGE_H
-#define SETTINGS_JUDGE_H
+#ifndef SETTINGS_RULES_H
+#define SETTINGS_RULES_H
 
 #include "common/settings/setting.h"
 
@@ -18,15 +18,15 @@ struct finding {
 /* The caller. Before a program runs it is unknown what the program sets itself, and whether it uses
  * libworker. A job is therefore refused only for contradicting values and for what libworker does
  * not have, and warned about the rest. */
-enum judge { JUDGE_JOB, JUDGE_WORKER };
+enum rules_for { RULES_FOR_JOB, RULES_FOR_WORKER };
 
 /* `given` has each setting's value as text, NULL for the default. Returns the number of findings,
  * in the order of the table, at most one per setting. A default value is never a finding. */
-int settings_judge(const char *const given[SETTINGS_COUNT], enum judge judge,
-                   struct finding ret[FINDINGS_MAX]);
+int settings_check_rules(const char *const given[SETTINGS_COUNT], enum rules_for whom,
+                         struct finding ret[FINDINGS_MAX]);
 
 /* The first refusal, as an error with its code; 0 if there is none. ret_setting may be NULL. */
-int settings_refused(const char *const given[SETTINGS_COUNT], enum judge judge,
+int settings_refused(const char *const given[SETTINGS_COUNT], enum rules_for whom,
                      enum setting *ret_setting, struct error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include "common/base/arena.h"
 #include "common/base/assert.h"
 #include "common/settings/accelerate.h"
-#include "common/settings/judge.h"
+#include "common/settings/rules.h"
 #include "coordinator/model/spec_internal.h"
 
 static void spec_fill(struct spec *spec)
@@ -84,7 +84,7 @@ static void add_warnings(struct arena *arena, const struct spec_input *in, struc
     char untold[ACCELERATE_TEXT_MAX], secret[SPEC_WARNING_MAX];
     int count = 0;
     spec_settings(in, said);
-    int all = settings_judge(said, JUDGE_JOB, found);
+    int all = settings_check_rules(said, RULES_FOR_JOB, found);
     spec->warnings = arena_array(arena, (size_t)all + 4, sizeof(*spec->warnings));
     insist(spec->warnings);
     for (int i = 0; i < all; i++)

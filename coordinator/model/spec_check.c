@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "common/settings/judge.h"
+#include "common/settings/rules.h"
 #include "common/settings/variable.h"
 #include "coordinator/model/spec_internal.h"
 
@@ -118,7 +118,7 @@ static int check_contradictions(const struct spec_input *in, struct error *err)
     const char *said[SETTINGS_COUNT];
     enum setting setting;
     spec_settings(in, said);
-    int rc = settings_refused(said, JUDGE_JOB, &setting, err);
+    int rc = settings_refused(said, RULES_FOR_JOB, &setting, err);
     if (!rc)
         return 0;
     err->code = E_INVALID_ARGUMENT;

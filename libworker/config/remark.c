@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/str.h"
-#include "common/settings/judge.h"
+#include "common/settings/rules.h"
 #include "common/settings/variable.h"
 
 enum { REMARK_MAX = FINDING_TEXT_MAX + 64 };
@@ -21,7 +21,7 @@ static void remark_idle(const struct settings *settings, void (*tell)(void *arg,
     const char *given[SETTINGS_COUNT];
     struct finding found[FINDINGS_MAX];
     collect_given(settings, given);
-    int count = settings_judge(given, JUDGE_WORKER, found);
+    int count = settings_check_rules(given, RULES_FOR_WORKER, found);
     for (int i = 0; i < count; i++) {
         const struct setting_value *value = &settings->values[found[i].setting];
         char text[REMARK_MAX];
@@ -38,7 +38,7 @@ int settings_agree(const struct settings *settings, struct error *err)
 {
     const char *given[SETTINGS_COUNT];
     collect_given(settings, given);
-    return settings_refused(given, JUDGE_WORKER, NULL, err);
+    return settings_refused(given, RULES_FOR_WORKER, NULL, err);
 }
 
 /* A program that always sets a setting in code overrides the job, which should know that. */

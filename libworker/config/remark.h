@@ -12,7 +12,7 @@ void settings_remark(const struct settings *settings, const struct environment *
                      void (*tell)(void *arg, const char *text), void *arg);
 
 /* Refuse contradictions and settings missing in this build, with the reason (the rules are in
- * common/settings/judge.h): WK_EINVAL, WK_EUNSUPPORTED. */
+ * common/settings/rules.h): WK_EINVAL, WK_EUNSUPPORTED. */
 int settings_agree(const struct settings *settings, struct error *err);
 
 #endif
