@@ -44,11 +44,11 @@ static int on_knock(void *arg, const struct rpc_knock *knock, void **ret_caller,
     uint64_t owner[2];
     int rc = socket->events.identify(socket->events.arg, knock->token, &key, err);
     if (rc == E_UNAUTHENTICATED)
-        rpc_server_judge(socket->server, knock->peer, NET_STRANGER, 0);
+        rpc_server_classify(socket->server, knock->peer, NET_STRANGER, 0);
     if (rc)
         return rc;
     murmur3(knock->token, strlen(knock->token), owner);
-    rpc_server_judge(socket->server, knock->peer, NET_CALLER, owner[0]);
+    rpc_server_classify(socket->server, knock->peer, NET_CALLER, owner[0]);
     if (knock->payload_bytes > MAX_WORKER_CALL_BYTES)
         return limit_refuse(LIMIT_WORKER_CALL_BYTES, err);
     rc = guest_enter(&socket->guests, &key, &guest, err);

@@ -60,13 +60,13 @@ struct net {
     /* A place for one pointer of the program in the connection, initially NULL. It disappears with
      * the connection; the program frees its target. NULL if there is no such connection. May be
      * NULL. */
-    void **(*peer_note)(struct net_listener *listener, uint64_t peer);
+    void **(*peer_data)(struct net_listener *listener, uint64_t peer);
     /* Report that a call of this peer was valid, or (NET_STRANGER) refused for its token. This
      * decides how much the peer may use and how long it may stay; after some refusals it is
      * disconnected. After the first report (peer 0 is none) all new peers are strangers. Peers of
      * one owner (`whose`, 0 = their own) share that owner's time. May be NULL. */
-    void (*judge)(struct net_listener *listener, uint64_t peer, enum net_standing standing,
-                  uint64_t whose);
+    void (*classify)(struct net_listener *listener, uint64_t peer, enum net_standing standing,
+                     uint64_t whose);
     /* Refuse new requests; the memory is freed with the net. */
     void (*close_listener)(struct net_listener *listener);
 

@@ -152,7 +152,8 @@ static bool is_stuck(const struct sp_listener *l, const struct peer *p, int64_t 
     const struct net_timeouts *timeouts = &l->timeouts;
     if (!p->greeted)
         return now_ms - p->since_ms > timeouts->greeting_ms;
-    if (l->judges && p->standing == NET_STRANGER && now_ms - p->accepted_ms > timeouts->stranger_ms)
+    if (l->classifies && p->standing == NET_STRANGER &&
+        now_ms - p->accepted_ms > timeouts->stranger_ms)
         return true;
     if (p->unsent.size > 0)
         return now_ms - p->since_ms > timeouts->answer_ms;
@@ -274,11 +275,11 @@ void sp_listener_peer_name(const struct sp_listener *l, uint64_t number,
     (void)str_copy(ret, NET_PEER_NAME_MAX, p ? p->name : "");
 }
 
-void sp_listener_judge(struct sp_listener *l, uint64_t number, enum net_standing standing,
-                       uint64_t whose)
+void sp_listener_classify(struct sp_listener *l, uint64_t number, enum net_standing standing,
+                          uint64_t whose)
 {
     struct peer *p = peer_of(l, number);
-    l->judges = true;
+    l->classifies = true;
     if (!p)
         return;
     if (standing != NET_STRANGER) {
@@ -302,10 +303,10 @@ void sp_listener_peer_key(const struct sp_listener *l, uint64_t number, char ret
     (void)str_copy(ret, NET_PEER_KEY_MAX, p ? p->key : "");
 }
 
-void **sp_listener_peer_note(const struct sp_listener *l, uint64_t number)
+void **sp_listener_peer_data(const struct sp_listener *l, uint64_t number)
 {
     struct peer *p = peer_of(l, number);
-    return p ? &p->note : NULL;
+    return p ? &p->data : NULL;
 }
 
 void sp_listener_close(struct sp_listener *l)

@@ -37,16 +37,16 @@ void sp_listener_set_timeouts(struct sp_listener *listener, const struct net_tim
 const char *sp_listener_url(const struct sp_listener *listener); /* tls+tcp://, tcp://, ipc:// */
 void sp_listener_answer(struct sp_listener *listener, uint64_t number, const void *bytes,
                         size_t size);
-void sp_listener_judge(struct sp_listener *listener, uint64_t number, enum net_standing standing,
-                       uint64_t whose);
+void sp_listener_classify(struct sp_listener *listener, uint64_t number, enum net_standing standing,
+                          uint64_t whose);
 int64_t sp_listener_peer_uid(const struct sp_listener *listener, uint64_t number);
 void sp_listener_peer_name(const struct sp_listener *listener, uint64_t number,
                            char ret[NET_PEER_NAME_MAX]);
 /* As net.peer_key. */
 void sp_listener_peer_key(const struct sp_listener *listener, uint64_t number,
                           char ret[NET_PEER_KEY_MAX]);
-/* As net.peer_note. */
-void **sp_listener_peer_note(const struct sp_listener *listener, uint64_t number);
+/* As net.peer_data. */
+void **sp_listener_peer_data(const struct sp_listener *listener, uint64_t number);
 /* Close all connections without notice; no callbacks follow. May be called from a callback. */
 void sp_listener_close(struct sp_listener *listener);
 

@@ -34,7 +34,7 @@ struct sp_listener {
     struct net_timeouts timeouts;
     bool unix_socket, closed;
     int fd;
-    bool judges;                      /* the program classifies peers (judge) */
+    bool classifies;                  /* the program classifies peers (classify) */
     size_t half[NET_STANDINGS];       /* bytes in all peers' `received` */
     size_t unsent_bytes;              /* of all peers except agents */
     struct strmap origins;            /* address -> struct origin */
@@ -61,7 +61,7 @@ struct peer {
     bool greeted;
     bool ended; /* its end was seen: earlier data is still read, but nothing is awaited */
     uint64_t number;
-    void *note;       /* the program's (net.peer_note) */
+    void *data;       /* the program's (net.peer_data) */
     int64_t since_ms; /* accepted, or the unsent data last became less */
     int64_t begun_ms; /* the received part began, or was last read completely */
     enum net_standing standing;

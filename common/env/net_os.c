@@ -69,15 +69,15 @@ static void peer_key(struct net_listener *l, uint64_t peer, char ret[NET_PEER_KE
     sp_listener_peer_key(l->sp, peer, ret);
 }
 
-static void **peer_note(struct net_listener *l, uint64_t peer)
+static void **peer_data(struct net_listener *l, uint64_t peer)
 {
-    return sp_listener_peer_note(l->sp, peer);
+    return sp_listener_peer_data(l->sp, peer);
 }
 
-static void listener_judge(struct net_listener *l, uint64_t peer, enum net_standing standing,
-                           uint64_t whose)
+static void listener_classify(struct net_listener *l, uint64_t peer, enum net_standing standing,
+                              uint64_t whose)
 {
-    sp_listener_judge(l->sp, peer, standing, whose);
+    sp_listener_classify(l->sp, peer, standing, whose);
 }
 
 static int64_t peer_uid(struct net_listener *l, uint64_t peer)
@@ -152,9 +152,9 @@ int net_os_init(struct net *ret, struct loop *loop, struct error *err)
                         .answer = listener_answer,
                         .peer_name = peer_name,
                         .peer_uid = peer_uid,
-                        .judge = listener_judge,
+                        .classify = listener_classify,
                         .peer_key = peer_key,
-                        .peer_note = peer_note,
+                        .peer_data = peer_data,
                         .close_listener = close_listener,
                         .dial = net_dial,
                         .call = net_call,

@@ -222,7 +222,7 @@ void peer_ready(struct peer *p)
     struct sp_listener *l = p->listener;
     if (list_empty(&p->turn))
         p->ready_ms = loop_now_ms(l->loop);
-    fair_ready(&l->fairs[l->judges ? p->standing : NET_CALLER], p->whose, &p->turn);
+    fair_ready(&l->fairs[l->classifies ? p->standing : NET_CALLER], p->whose, &p->turn);
 }
 
 /* A peer that does not read its answers is not read from, and neither is any peer while the program

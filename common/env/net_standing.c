@@ -135,7 +135,8 @@ bool standing_may_receive(struct peer *p, size_t more)
 {
     struct sp_listener *l = p->listener;
     enum net_standing standing = p->standing;
-    if (standing == NET_STRANGER && l->judges && p->received.size + more > MAX_STRANGER_HALF_BYTES)
+    if (standing == NET_STRANGER && l->classifies &&
+        p->received.size + more > MAX_STRANGER_HALF_BYTES)
         return false;
     while (l->half[standing] + more > half_max[standing]) {
         const struct origin *most = largest_origin(l, half_of, standing);
@@ -154,7 +155,7 @@ bool standing_may_receive(struct peer *p, size_t more)
 bool standing_may_leave_unread(struct peer *p, size_t more)
 {
     struct sp_listener *l = p->listener;
-    if (p->standing == NET_AGENT || !l->judges)
+    if (p->standing == NET_AGENT || !l->classifies)
         return true;
     if (p->unsent_bytes > 0 && p->unsent_bytes + more > MAX_CALLER_UNSENT_BYTES)
         return false;
@@ -181,7 +182,8 @@ size_t standing_peers_max(void)
 
 bool standing_evict_stranger(struct sp_listener *l)
 {
-    const struct origin *most = l->judges ? largest_origin(l, strangers_of, NET_STRANGER) : NULL;
+    const struct origin *most =
+        l->classifies ? largest_origin(l, strangers_of, NET_STRANGER) : NULL;
     struct peer *one;
     list_each(one, &l->peers, link) /* in the order of arrival */
         if (most && one->origin == most && one->standing == NET_STRANGER && !one->doomed) {

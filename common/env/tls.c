@@ -255,7 +255,7 @@ static int take_chain(struct tls_session *s, gnutls_x509_crt_t *ret, unsigned *r
     return 0;
 }
 
-static int judge_peer(struct tls_session *s, struct error *err)
+static int verify_peer(struct tls_session *s, struct error *err)
 {
     gnutls_x509_crt_t chain[TLS_CHAIN_MAX];
     unsigned count;
@@ -300,7 +300,7 @@ int tls_handshake(struct tls_session *s, struct error *err)
         return 0;
     if (rc < 0)
         return handshake_failed(s, rc, err);
-    rc = judge_peer(s, err);
+    rc = verify_peer(s, err);
     if (rc)
         (void)gnutls_alert_send(s->tls, GNUTLS_AL_FATAL, GNUTLS_A_BAD_CERTIFICATE);
     if (rc)

@@ -25,7 +25,7 @@ void rpc_call_peer_name(const struct rpc_call *call,
                         char ret[NET_PEER_NAME_MAX]); /* "" = unknown */
 void rpc_call_peer_key(const struct rpc_call *call,
                        char ret[NET_PEER_KEY_MAX]);        /* "" = none proved */
-void **rpc_call_note(const struct rpc_call *call);         /* as rpc_knock.note */
+void **rpc_call_peer_data(const struct rpc_call *call);    /* as rpc_knock.peer_data */
 int64_t rpc_call_peer_uid(const struct rpc_call *call);    /* of a Unix socket, else -1 */
 uint64_t rpc_call_id(const struct rpc_call *call);         /* unique in this process, never 0 */
 int64_t rpc_call_deadline_ms(const struct rpc_call *call); /* loop time */

@@ -166,10 +166,10 @@ static void peer_key(const struct rpc_server *server, uint64_t peer, char ret[NE
         net->peer_key(server->listener, peer, ret);
 }
 
-static void **peer_note(const struct rpc_server *server, uint64_t peer)
+static void **peer_data(const struct rpc_server *server, uint64_t peer)
 {
     const struct net *net = &server->env->net;
-    return net->peer_note ? net->peer_note(server->listener, peer) : NULL;
+    return net->peer_data ? net->peer_data(server->listener, peer) : NULL;
 }
 
 static int admit(struct rpc_server *server, struct rpc_knock *knock, void **ret_caller,
@@ -178,7 +178,7 @@ static int admit(struct rpc_server *server, struct rpc_knock *knock, void **ret_
     char key[NET_PEER_KEY_MAX];
     peer_key(server, knock->peer, key);
     knock->key = key;
-    knock->note = peer_note(server, knock->peer);
+    knock->peer_data = peer_data(server, knock->peer);
     *ret_caller = NULL;
     int rc = server->on_knock ? server->on_knock(server->knock_arg, knock, ret_caller, err) : 0;
     knock->key = NULL;
@@ -325,11 +325,11 @@ void rpc_server_on_gone(struct rpc_server *server, rpc_gone_fn fn, void *arg)
     server->gone_arg = arg;
 }
 
-void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing,
-                      uint64_t whose)
+void rpc_server_classify(struct rpc_server *server, uint64_t peer, enum net_standing standing,
+                         uint64_t whose)
 {
-    if (server->env->net.judge)
-        server->env->net.judge(server->listener, peer, standing, whose);
+    if (server->env->net.classify)
+        server->env->net.classify(server->listener, peer, standing, whose);
 }
 
 void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
@@ -337,7 +337,7 @@ void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_l
 {
     server->on_knock = on_knock;
     server->on_leave = on_leave;
-    rpc_server_judge(server, 0, NET_STRANGER, 0);
+    rpc_server_classify(server, 0, NET_STRANGER, 0);
     server->knock_arg = arg;
 }
 
@@ -419,9 +419,9 @@ void rpc_call_peer_key(const struct rpc_call *call, char ret[NET_PEER_KEY_MAX])
     peer_key(call->server, call->peer, ret);
 }
 
-void **rpc_call_note(const struct rpc_call *call)
+void **rpc_call_peer_data(const struct rpc_call *call)
 {
-    return peer_note(call->server, call->peer);
+    return peer_data(call->server, call->peer);
 }
 
 int64_t rpc_call_peer_uid(const struct rpc_call *call)

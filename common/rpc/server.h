@@ -60,7 +60,7 @@ struct rpc_knock {
     const char *token;  /* "" if none */
     uint64_t peer;      /* as in rpc_gone_fn */
     const char *key;    /* proved by the connection, as net.peer_key; "" = none */
-    void **note;        /* of the connection, as net.peer_note; NULL = none */
+    void **peer_data;   /* of the connection, as net.peer_data; NULL = none */
     size_t payload_bytes;
     size_t *ret_parts_max; /* of the payload (message.h); may be made less */
 };
@@ -72,12 +72,12 @@ typedef int (*rpc_admit_fn)(void *arg, const struct rpc_knock *knock, void **ret
 typedef void (*rpc_leave_fn)(void *arg, void *caller);
 
 /* Classify the peer of a call that was admitted, or (NET_STRANGER) refused for its token; as
- * net.judge. */
-void rpc_server_judge(struct rpc_server *server, uint64_t peer, enum net_standing standing,
-                      uint64_t whose);
+ * net.classify. */
+void rpc_server_classify(struct rpc_server *server, uint64_t peer, enum net_standing standing,
+                         uint64_t whose);
 
 /* Without it every call is admitted. `on_leave` may be NULL. From then on the transport treats
- * peers as strangers until rpc_server_judge. */
+ * peers as strangers until rpc_server_classify. */
 void rpc_server_on_knock(struct rpc_server *server, rpc_admit_fn on_knock, rpc_leave_fn on_leave,
                          void *arg);
 

@@ -55,7 +55,7 @@ static void classify_caller(struct api_rpc *api, const struct rpc_knock *knock,
         digest[0] = budget_owner_key(request->caller);
     else if (knock->key && *knock->key)
         murmur3(knock->key, strlen(knock->key), digest);
-    rpc_server_judge(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);
+    rpc_server_classify(api->server, knock->peer, agent ? NET_AGENT : NET_CALLER, digest[0]);
 }
 
 /* Uses only the envelope: a stranger's payload is never unpacked. */
@@ -73,7 +73,7 @@ static int admit_call(void *arg, const struct rpc_knock *knock, void **ret_calle
         .service = row->service->short_name,
         .token = knock->token,
         .peer = knock->peer,
-        .note = knock->note,
+        .peer_data = knock->peer_data,
         .peer_key = knock->key,
         .carrier = "rpc",
         .peer_address = peer,
@@ -85,7 +85,7 @@ static int admit_call(void *arg, const struct rpc_knock *knock, void **ret_calle
     if (rc)
         service_count_refusal(api->service);
     if (rc == E_UNAUTHENTICATED)
-        rpc_server_judge(api->server, knock->peer, NET_STRANGER, 0);
+        rpc_server_classify(api->server, knock->peer, NET_STRANGER, 0);
     else if (!rc && request.caller)
         classify_caller(api, knock, &request);
     return rc;
@@ -109,7 +109,7 @@ static void handle_call(void *arg, struct rpc_call *call)
         .idempotency_key = rpc_call_idempotency_key(call),
         .deadline_ms = rpc_call_deadline_ms(call),
         .peer = rpc_call_peer(call),
-        .note = rpc_call_note(call),
+        .peer_data = rpc_call_peer_data(call),
         .peer_key = key,
         .carrier = "rpc",
         .peer_address = peer,

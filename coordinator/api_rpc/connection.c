@@ -12,16 +12,16 @@ void connections_fini(struct connections *connections)
 }
 
 struct connection *connection_find(const struct connections *connections, uint64_t peer,
-                                   void *const *note)
+                                   void *const *peer_data)
 {
-    if (note)
-        return *note;
+    if (peer_data)
+        return *peer_data;
     return peer ? map_get(&connections->by_peer, peer) : NULL;
 }
 
-struct connection *connection_get(struct connections *connections, uint64_t peer, void **note)
+struct connection *connection_get(struct connections *connections, uint64_t peer, void **peer_data)
 {
-    struct connection *connection = connection_find(connections, peer, note);
+    struct connection *connection = connection_find(connections, peer, peer_data);
     if (connection || peer == 0)
         return connection;
     connection = malloc(sizeof(*connection));
@@ -31,8 +31,8 @@ struct connection *connection_get(struct connections *connections, uint64_t peer
     }
     *connection = (struct connection){.peer = peer};
     list_init(&connection->reads);
-    if (note)
-        *note = connection;
+    if (peer_data)
+        *peer_data = connection;
     return connection;
 }
 

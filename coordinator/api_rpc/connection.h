@@ -2,10 +2,10 @@
  * agent has called, the proved key, its node and that node's budget. A heartbeat finds all of these
  * here without a search.
  *
- *       transport's peer ──note──► connection ──link──► agent_link (one per node, kept for life)
+ *       transport's peer ──data──► connection ──link──► agent_link (one per node, kept for life)
  *                                       └──node──► the node's entry in access (kept for life)
  *
- * A connection is found by its note, a pointer that the transport stores for it. Without a note (in
+ * A connection is found by its data, a pointer that the transport stores for it. Without it (in
  * simulation) it is found by its number. The key of a connection never changes, and entries of
  * nodes and budgets keep their place in memory, so pointers here stay valid. A removed key is
  * marked in its entry.
@@ -46,11 +46,11 @@ struct connections {     /* zeroed memory is empty */
 
 void connections_fini(struct connections *connections);
 
-/* `note` may be NULL. NULL if the connection is unknown, or `peer` is 0. */
+/* `peer_data` may be NULL. NULL if the connection is unknown, or `peer` is 0. */
 struct connection *connection_find(const struct connections *connections, uint64_t peer,
-                                   void *const *note);
+                                   void *const *peer_data);
 /* The same, but creates it; NULL for peer 0 or if memory is out. */
-struct connection *connection_get(struct connections *connections, uint64_t peer, void **note);
+struct connection *connection_get(struct connections *connections, uint64_t peer, void **peer_data);
 
 /* Make it the node's connection instead of any other. If memory is out nothing changes: the node's
  * end is then noticed later, by its lease. */

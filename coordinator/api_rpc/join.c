@@ -24,7 +24,7 @@ static int refuse_other_name(const char *owner, const char *name, struct error *
 /* A running agent ends as if a newer one had replaced it; at its next start it gets the reason. */
 static int refuse_taken_key(const struct node *known, const struct node *facts, struct error *err)
 {
-    if (known->incarnation == facts->incarnation || node_was_told_by(known, facts->incarnation))
+    if (known->incarnation == facts->incarnation || node_has_fenced(known, facts->incarnation))
         return error_set(err, E_ABORTED, "fenced: `muster rekey %s` gave the name to another key",
                          known->name);
     error_set(err, E_PERMISSION_DENIED, "`muster rekey %s` took the name from this key",

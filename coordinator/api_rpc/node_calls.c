@@ -41,7 +41,7 @@ const struct node *service_reporting_node(struct service_call *call, const char 
     if (!node) {
         error_set(err, E_NOT_FOUND, "unknown node '%.80s'", name);
         error_hint(err, "register first");
-    } else if (node_was_told_by(node, incarnation)) {
+    } else if (node_has_fenced(node, incarnation)) {
         error_set(err, E_ABORTED, "fenced: another agent speaks for node '%s'", node->name);
         return NULL;
     } else if (node->incarnation != incarnation) { /* it registered after our backup */
@@ -91,7 +91,7 @@ static void link_agent(struct service *service, const struct service_request *re
                        const char *node, uint64_t incarnation)
 {
     struct connection *connection =
-        connection_get(&service->connections, request->peer, request->note);
+        connection_get(&service->connections, request->peer, request->peer_data);
     if (connection)
         connection_link(&service->connections, connection, node, incarnation);
 }

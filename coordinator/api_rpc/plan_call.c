@@ -240,7 +240,7 @@ static void answer_forecast(struct question *question, const struct forecast *fo
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     message.starts = forecast->starts;
-    message.makes_room = forecast->makes_room;
+    message.makes_room = forecast->waits_for_victims;
     message.starts_wall_ms = starts_wall_ms(service_cluster(call->service), forecast);
     message.ahead = (uint32_t)forecast->ahead;
     bool whole = wire_nodes(&arena, forecast, &message) &&

@@ -114,7 +114,7 @@ static int remember_connection(struct service *service, struct service_call *cal
 {
     if (request->peer == 0 || !call->method->read)
         return 0;
-    call->connection = connection_get(&service->connections, request->peer, request->note);
+    call->connection = connection_get(&service->connections, request->peer, request->peer_data);
     if (!call->connection)
         return E_RESOURCE_EXHAUSTED;
     list_push_back(&call->connection->reads, &call->in_connection);

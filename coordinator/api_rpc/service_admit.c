@@ -101,12 +101,12 @@ static const struct store_token *node_of(struct service *service,
                                          const struct service_request *request, const char *key)
 {
     struct connection *connection =
-        connection_find(&service->connections, request->peer, request->note);
+        connection_find(&service->connections, request->peer, request->peer_data);
     if (connection && connection->node && access_node_is_valid(connection->node))
         return connection->node;
     const struct store_token *node = access_node(service->access, key);
     if (node && !connection)
-        connection = connection_get(&service->connections, request->peer, request->note);
+        connection = connection_get(&service->connections, request->peer, request->peer_data);
     if (node && connection)
         connection->node = node;
     return node;
@@ -175,7 +175,7 @@ static struct budget_ask ask_of(const struct service *service, const struct serv
                                 const struct service_request *request)
 {
     struct connection *connection =
-        connection_find(&service->connections, request->peer, request->note);
+        connection_find(&service->connections, request->peer, request->peer_data);
     bool node = service->options.keyed && method->roles == ACCESS_AGENT &&
                 strcmp(method->name, "RegisterNode") != 0;
     return (struct budget_ask){

@@ -26,7 +26,7 @@ struct service_request {
     const char *idempotency_key; /* "" = none */
     int64_t deadline_ms;         /* loop time */
     uint64_t peer;               /* connection, 0 without one */
-    void **note;                 /* of the connection (net.peer_note); NULL = none */
+    void **peer_data;            /* of the connection (net.peer_data); NULL = none */
     const char *carrier;         /* "rpc" or "rest" */
     const char *peer_address;    /* "" or NULL = unknown */
     const char *peer_key;        /* proved by the connection (net.peer_key); "" or NULL = none */

@@ -35,7 +35,7 @@ static void evict_nodes(struct step *step, const struct eviction *evictions, int
             continue;
         }
         worker->leaving = true;
-        (void)str_copy(job->gives_to, sizeof(job->gives_to), to);
+        (void)str_copy(job->beneficiary, sizeof(job->beneficiary), to);
     }
     strmap_fini(&nodes);
     step_settle(step, job);
@@ -46,7 +46,7 @@ static void evict_nodes(struct step *step, const struct eviction *evictions, int
 static void end_with_grace(struct step *step, struct job *job, const struct job *to,
                            const struct reason *reason)
 {
-    (void)str_copy(job->gives_to, sizeof(job->gives_to), to ? to->id : "");
+    (void)str_copy(job->beneficiary, sizeof(job->beneficiary), to ? to->id : "");
     for (int i = 0; i < job->workers_count; i++)
         worker_stop(step, job, &job->workers[i]);
     step_reassign_group(step, job, &job->forming);
@@ -122,9 +122,9 @@ void evict_settle(struct step *step, struct job *job)
         return;
     }
     job->stop_deadline_ms = 0;
-    memcpy(job->preempted_by, job->gives_to, sizeof(job->preempted_by));
+    memcpy(job->preempted_by, job->beneficiary, sizeof(job->preempted_by));
     job->preempted_wall_ms = step->wall_ms;
-    job->gives_to[0] = 0;
+    job->beneficiary[0] = 0;
     if (has_finished_all_steps(job)) {
         group_finished_reason(&job->current, &reason);
         job_stop(step, job, JOB_SUCCEEDED, &reason);

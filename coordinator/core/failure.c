@@ -147,10 +147,11 @@ static void describe_leaving(const struct step *step, const struct job *job,
 {
     char to[REASON_NAME_MAX] = "";
     if (freed)
-        (void)reason_name_job(cluster_job(step->cluster, job->gives_to), job->gives_to, to);
-    if (freed && strcmp(job->gives_to, job->id) != 0 && job->current.nodes <= job->spec->nodes_min)
+        (void)reason_name_job(cluster_job(step->cluster, job->beneficiary), job->beneficiary, to);
+    if (freed && strcmp(job->beneficiary, job->id) != 0 &&
+        job->current.nodes <= job->spec->nodes_min)
         reason_set(ret, REASON_MOVED, "moves off node %s, for which job %s waits", node->name, to);
-    else if (freed && strcmp(job->gives_to, job->id) != 0)
+    else if (freed && strcmp(job->beneficiary, job->id) != 0)
         reason_set(ret, REASON_SHRUNK, "releases node %s, for which job %s waits", node->name, to);
     else if (freed)
         reason_set(ret, REASON_SCALED, "it was scaled down: node %s is given back", node->name);

@@ -313,7 +313,7 @@ static int staying_slots(const struct cluster *cluster, const struct tenant *ten
 static int check_victim(const struct cluster *cluster, const struct job *job,
                         const struct seen *seen, struct error *err)
 {
-    const struct job *to = cluster_job(cluster, job->gives_to);
+    const struct job *to = cluster_job(cluster, job->beneficiary);
     bool begins = job->state == JOB_PREEMPTING && seen->state != JOB_PREEMPTING;
     if (!begins || !to || to->tenant == job->tenant)
         return 0;

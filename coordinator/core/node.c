@@ -182,7 +182,7 @@ void node_register(struct step *step)
         step_refuse(step, &err);
         return;
     }
-    if (node && node_was_told_by(node, facts->incarnation)) {
+    if (node && node_has_fenced(node, facts->incarnation)) {
         refuse_fenced(step, facts->name);
         return;
     }
@@ -215,7 +215,7 @@ void node_report(struct step *step)
     uint64_t sequence = step->event->node_report.sequence;
     struct node *node = cluster_node(step->cluster, name);
     uint64_t incarnation = step->event->node_report.incarnation;
-    if (node && node_was_told_by(node, incarnation)) {
+    if (node && node_has_fenced(node, incarnation)) {
         refuse_fenced(step, name);
         return;
     }

@@ -246,7 +246,7 @@ static bool may_grow(const struct job *job, int64_t now_ms)
 {
     return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE &&
            job->current.joined && !job->current.broken && !job->forming.generation &&
-           job->current.nodes < job->spec->nodes_max && !job->gives_to[0] &&
+           job->current.nodes < job->spec->nodes_max && !job->beneficiary[0] &&
            job->grow_after_ms <= now_ms;
 }
 

@@ -16,7 +16,7 @@ bool resize_restarts(const struct job *job)
     bool in_place = job->spec->elastic == ELASTIC_IN_PLACE && job->current.joined;
     return job->state == JOB_RUNNING && job->spec->elastic != ELASTIC_OFF && !in_place &&
            job->current.published && !job->current.broken && !job->forming.generation &&
-           !job->gives_to[0] && !job_is_finishing(job);
+           !job->beneficiary[0] && !job_is_finishing(job);
 }
 
 bool resize_may_grow(const struct job *job)

@@ -18,14 +18,14 @@ static void release_surplus_nodes(struct step *step, struct job *job)
     for (int rank = 0; rank < group->world; rank++)
         if (group->places[rank].node_rank >= group->nodes - beyond)
             job_worker(job, group->members[rank])->leaving = true;
-    (void)str_copy(job->gives_to, sizeof(job->gives_to), job->id);
+    (void)str_copy(job->beneficiary, sizeof(job->beneficiary), job->id);
     step_settle(step, job);
 }
 
 void scale_settle(struct step *step, struct job *job)
 {
     if (!job->nodes_max || job->state != JOB_RUNNING || job->current.nodes <= job->nodes_max ||
-        job->gives_to[0])
+        job->beneficiary[0])
         return;
     if (job_may_shrink(job))
         release_surplus_nodes(step, job);

@@ -68,7 +68,7 @@ int spare_wanted(const struct job *job)
 {
     bool whole = job->state == JOB_RUNNING && job->current.joined && !job->current.broken &&
                  !job->forming.generation && job->current.nodes >= job->spec->nodes_max &&
-                 job->spec->elastic == ELASTIC_IN_PLACE && !job->gives_to[0];
+                 job->spec->elastic == ELASTIC_IN_PLACE && !job->beneficiary[0];
     return whole && job->spec->spares > 0 ? job->spec->spares - count_nodes(job) : 0;
 }
 

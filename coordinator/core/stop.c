@@ -123,7 +123,7 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
         worker->exit.wall_ms = step->wall_ms;
     job_worker_gone(step->cluster, job, worker);
     if (worker->leaving && !any_worker_leaves(job) && job->state != JOB_PREEMPTING)
-        job->gives_to[0] = 0;
+        job->beneficiary[0] = 0;
     describe_end(step, job, worker, &reason);
     struct record *record = step_record(step, "worker_exited", job, worker->node, &reason);
     if (!worker_finished(worker) && !worker->should_stop)

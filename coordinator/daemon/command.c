@@ -240,7 +240,7 @@ static void keep_port(struct program *program, const char *file, const char *pre
 }
 
 /* On loopback a browser without a certificate warning is worth more than TLS. */
-static int judge_http(struct program *program, const struct args *args, struct error *err)
+static int check_http(struct program *program, const struct args *args, struct error *err)
 {
     struct http_address address;
     int rc = http_address_parse(program->http, &address, err);
@@ -313,7 +313,7 @@ static int check_addresses(struct program *program, const struct args *args, str
     (void)str_copy(program->http, sizeof(program->http), args_text(args, "http"));
     int rc = net_url_check(program->rpc, err);
     if (!rc && strcmp(program->http, "off") != 0)
-        rc = judge_http(program, args, err);
+        rc = check_http(program, args, err);
     keep_port(program, "rpc.url", "", program->rpc);
     keep_port(program, "http.url", program->rest_tls ? "https://" : "http://", program->http);
     return rc;

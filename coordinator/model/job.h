@@ -42,11 +42,11 @@ struct job {
     /* restart budget */
     int restarts; /* in total */
     int restarts_without_progress;
-    int nodes_min, nodes_max;      /* from EVENT_JOB_SCALE; 0 = as in its spec */
-    char gives_to[JOB_ID_MAX + 1]; /* for leaving workers and preemption: the job that gets the
+    int nodes_min, nodes_max;         /* from EVENT_JOB_SCALE; 0 = as in its spec */
+    char beneficiary[JOB_ID_MAX + 1]; /* for leaving workers and preemption: the job that gets the
                                     * nodes; "" = none */
-    uint64_t progress_step;        /* best step when the last failure was seen */
-    int same_cause;                /* consecutive failures with the same cause and no new step */
+    uint64_t progress_step;           /* best step when the last failure was seen */
+    int same_cause;                   /* consecutive failures with the same cause and no new step */
     char last_cause[256];
     uint64_t charged_generation; /* newest one when the last failure was charged: a worker of these
                                   * generations that dies later belongs to the same failure */

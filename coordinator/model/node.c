@@ -19,7 +19,7 @@ bool node_refuses_key(const struct node *node, const char *key)
     return false;
 }
 
-bool node_was_told_by(const struct node *node, uint64_t incarnation)
+bool node_has_fenced(const struct node *node, uint64_t incarnation)
 {
     for (int i = 0; i < NODE_PAST_MAX; i++)
         if (node->past[i] == incarnation)

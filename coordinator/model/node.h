@@ -87,7 +87,7 @@ struct node {
 void node_free(struct node *node); /* NULL is allowed */
 
 /* True if `incarnation` is an earlier agent of the node, which is fenced. */
-bool node_was_told_by(const struct node *node, uint64_t incarnation);
+bool node_has_fenced(const struct node *node, uint64_t incarnation);
 /* True if an administrator removed the key from the node. */
 bool node_refuses_key(const struct node *node, const char *key);
 

@@ -26,7 +26,7 @@ struct effect { /* on another job */
 struct forecast {
     bool starts;                             /* at once */
     struct placement placement;              /* where, if it starts */
-    bool makes_room;                         /* it starts when its victims have given way */
+    bool waits_for_victims;                  /* it starts when its victims have given way */
     int64_t starts_at_ms;                    /* loop time, if it does not start; 0 = unknown */
     int ahead;                               /* waiting jobs before it */
     struct reason reasons[PLAN_REASONS_MAX]; /* every blocker, each with its solution */

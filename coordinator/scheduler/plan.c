@@ -67,7 +67,7 @@ static void find_victims(struct planning *planning, const struct job *job)
         count > 0 ? planning->pass.evictions + planning->pass.evictions_count - count : NULL;
     struct displaced *copy = altered_find(&planning->altered, job);
     if (job == planning->job)
-        planning->ret->makes_room = count > 0;
+        planning->ret->waits_for_victims = count > 0;
     else if (copy && count > 0)
         copy->again = true;
     else if (planning->altering && count > 0)

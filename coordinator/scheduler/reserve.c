@@ -47,7 +47,7 @@ static bool release_leaving(struct future *then, const struct job *const *jobs, 
 {
     int before = then->node.slots_free;
     for (int i = 0; i < count; i++)
-        if (jobs[i]->gives_to[0])
+        if (jobs[i]->beneficiary[0])
             release_parts(then, jobs[i], true);
     return then->node.slots_free > before;
 }

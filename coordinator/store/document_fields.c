@@ -8,10 +8,12 @@ static const char *const node_names[] = {NODE_STATES(NAME_OF) NULL};
 static const char *const job_names[] = {JOB_STATES(NAME_OF) NULL};
 static const char *const worker_names[] = {WORKER_STATES(NAME_OF) NULL};
 
-#define FIELD(type, field_kind, member)                                                            \
+#define FIELD(type, field_kind, member) FIELD_NAMED(type, field_kind, member, #member)
+/* For a member with another name than in stored documents. */
+#define FIELD_NAMED(type, field_kind, member, stored_name)                                         \
     {                                                                                              \
-        .name = #member, .kind = FIELD_##field_kind, .offset = offsetof(struct type, member),      \
-        .size = sizeof(((struct type *)0)->member)                                                 \
+        .name = (stored_name), .kind = FIELD_##field_kind,                                         \
+        .offset = offsetof(struct type, member), .size = sizeof(((struct type *)0)->member)        \
     }
 #define ENUM_FIELD(type, member, value_names)                                                      \
     {                                                                                              \
@@ -201,7 +203,7 @@ const struct field document_job_fields[] = {
     FIELD(job, INT, restarts_without_progress),
     FIELD(job, INT, nodes_min),
     FIELD(job, INT, nodes_max),
-    FIELD(job, TEXT, gives_to),
+    FIELD_NAMED(job, TEXT, beneficiary, "gives_to"),
     FIELD(job, U64, progress_step),
     FIELD(job, U64, charged_generation),
     FIELD(job, INT, same_cause),

@@ -193,8 +193,8 @@ static void check_preemptions(struct stage *stage, const struct cluster *cluster
     for (int i = 0; i < stage->jobs_count; i++) {
         const struct job *job =
             stage->jobs[i].id[0] ? cluster_job(cluster, stage->jobs[i].id) : NULL;
-        const struct job *to = job && job->state == JOB_PREEMPTING && job->gives_to[0]
-                                   ? cluster_job(cluster, job->gives_to)
+        const struct job *to = job && job->state == JOB_PREEMPTING && job->beneficiary[0]
+                                   ? cluster_job(cluster, job->beneficiary)
                                    : NULL;
         if (to && to->spec->priority <= job->spec->priority && !to->tenant->guaranteed_slots &&
             stage->operators &&

@@ -1,4 +1,4 @@
-/* What is known of a connection, found by its note as over TCP, by its number as in simulation. */
+/* What is known of a connection, found by its data as over TCP, by its number as in simulation. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
@@ -25,13 +25,14 @@ static void drop(uint64_t peer)
 
 Test(connection, is_found_by_its_note_without_a_lookup)
 {
-    void *note = NULL, *other = NULL;
-    cr_assert_null(connection_find(&connections, 7, &note));
-    struct connection *made = connection_get(&connections, 7, &note);
-    cr_assert_eq(note, made);
-    cr_assert_eq(connection_find(&connections, 7, &note), made);
-    cr_assert_eq(connection_get(&connections, 7, &note), made);
-    cr_assert_null(connection_find(&connections, 8, &other), "another connection has its own note");
+    void *data = NULL, *other = NULL;
+    cr_assert_null(connection_find(&connections, 7, &data));
+    struct connection *made = connection_get(&connections, 7, &data);
+    cr_assert_eq(data, made);
+    cr_assert_eq(connection_find(&connections, 7, &data), made);
+    cr_assert_eq(connection_get(&connections, 7, &data), made);
+    cr_assert_null(connection_find(&connections, 8, &other),
+                   "another connection has data of its own");
     drop(7);
     cr_assert_null(connection_find(&connections, 7, NULL));
 }

@@ -66,7 +66,7 @@ Test(defrag, a_plan_says_so_before)
     scattered(0, NULL);
     struct spec *spec = story_spec_build(&both);
     cr_assert_eq(scheduler_plan(s.cluster, &(struct what_if){.spec = spec}, &forecast, NULL), 0);
-    cr_expect(forecast.makes_room);
+    cr_expect(forecast.waits_for_victims);
     cr_assert_eq(forecast.effects_count, 1);
     cr_expect_eq(forecast.effects[0].kind, EFFECT_MOVES);
     cr_expect_str_eq(forecast.effects[0].node->name, "a");

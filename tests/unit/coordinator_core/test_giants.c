@@ -74,8 +74,8 @@ Test(giants, two_gangs_get_room_in_one_pass)
     s.trace[0] = 0;
     story_tenant(&s, "owner", 1, 4, 0);
     story_expect(&s, "j2 preempting preempted\nj1 preempting preempted\n");
-    cr_expect_str_eq(story_job(&s, "j2")->gives_to, "j3");
-    cr_expect_str_eq(story_job(&s, "j1")->gives_to, "j4");
+    cr_expect_str_eq(story_job(&s, "j2")->beneficiary, "j3");
+    cr_expect_str_eq(story_job(&s, "j1")->beneficiary, "j4");
     story_follow(&s);
     cr_expect_eq(state("j3"), JOB_RUNNING);
     cr_expect_eq(state("j4"), JOB_RUNNING);

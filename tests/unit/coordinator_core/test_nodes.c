@@ -95,7 +95,7 @@ Test(nodes, an_agent_of_after_the_backup_is_asked_to_register_not_fenced)
     story_register(&s, "b", false);
     cr_expect_eq(s.error.code, 0, "%s", s.error.text);
     cr_expect_eq(node->incarnation, present);
-    cr_expect(node_was_told_by(node, present + 7));
+    cr_expect(node_has_fenced(node, present + 7));
     cr_expect_eq(story_job(&s, "j1")->current.world, 2);
 }
 

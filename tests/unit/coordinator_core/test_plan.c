@@ -55,10 +55,10 @@ static const char *tell(struct forecast *forecast)
     static char text[2048];
     size_t used = 0;
 #define ADD(...) used += (size_t)snprintf(text + used, sizeof(text) - used, __VA_ARGS__)
-    ADD("%s", forecast->starts ? "starts" : forecast->makes_room ? "makes_room" : "waits");
+    ADD("%s", forecast->starts ? "starts" : forecast->waits_for_victims ? "makes_room" : "waits");
     for (int i = 0; i < forecast->placement.count; i++)
         ADD(" %s", forecast->placement.nodes[i].name);
-    if (!forecast->starts && !forecast->makes_room && forecast->reasons_count > 0)
+    if (!forecast->starts && !forecast->waits_for_victims && forecast->reasons_count > 0)
         ADD(" %s", forecast->reasons[0].kind);
     for (int i = 0; i < forecast->effects_count; i++) {
         const struct effect *effect = &forecast->effects[i];
@@ -337,15 +337,14 @@ static void check_against(const struct forecast *forecast, const struct job *job
                          planned, seen);
         return;
     }
-    if (forecast->makes_room && job->state == JOB_STARTING)
+    if (forecast->waits_for_victims && job->state == JOB_STARTING)
         return; /* spares are given at once */
     cr_assert_eq(job->state, JOB_QUEUED, "seed %u: %s was to wait", seed, job->id);
     if (forecast->ahead == 0) /* else it may be told what one before it was told */
         cr_assert_str_eq(job->reason.kind, forecast->reasons[0].kind, "seed %u, %s: %s | %s", seed,
                          job->id, job->reason.text, forecast->reasons[0].text);
-    if (job->starts_at_ms &&
-        !forecast
-             ->makes_room) /* a pass that has nothing left to give ends before it comes to all */
+    /* A pass that has nothing left to give ends before it comes to all. */
+    if (job->starts_at_ms && !forecast->waits_for_victims)
         cr_assert_eq(job->starts_at_ms, forecast->starts_at_ms,
                      "seed %u, %s: %lld | %lld (now %lld)", seed, job->id,
                      (long long)job->starts_at_ms, (long long)forecast->starts_at_ms,
@@ -371,12 +370,12 @@ static void plan_and_submit(struct rng *rng, unsigned seed)
     }
     const struct job *job = story_job(&s, s.answered);
     check_against(&forecast, job, seed);
-    bool makes_room = forecast.makes_room;
+    bool waits = forecast.waits_for_victims;
     s.trace[0] = 0;
     forecast_fini(&forecast);
     story_follow(&s);
     /* While gangs end one worker after another, one of a tenant that was at its limit may start. */
-    if (makes_room)
+    if (waits)
         cr_assert(job->state != JOB_QUEUED || strstr(s.trace, " starting placed"),
                   "seed %u: room was made for %s in vain", seed, job->id);
 }

@@ -497,7 +497,7 @@ Test(sharing, a_gang_that_is_halted_while_it_shrinks_gave_way_to_nobody)
     submit("gang", 1, 2, NULL);
     story_worker(&s, "j1", 1, NULL)->ignores_term = true; /* it leaves slowly */
     story_scale(&s, "j1", 1, 1);
-    cr_expect_str_eq(story_job(&s, "j1")->gives_to, "j1");
+    cr_expect_str_eq(story_job(&s, "j1")->beneficiary, "j1");
     story_send(&s, &(struct event){.kind = EVENT_HALT});
     story_wait(&s, 60000);
     const struct job *gang = story_job(&s, "j1");
@@ -513,10 +513,10 @@ Test(sharing, a_gang_that_ends_while_it_shrinks_says_for_whom_it_ended)
     submit_priority("gang", 1, 2, 0);
     story_worker(&s, "j1", 0, NULL)->ignores_term = true;
     story_submit(&s, &(struct story_spec){.name = "one", .nodes_min = 1, .priority = 10});
-    cr_expect_str_eq(story_job(&s, "j1")->gives_to, "j2");
+    cr_expect_str_eq(story_job(&s, "j1")->beneficiary, "j2");
     story_submit(&s, &(struct story_spec){.name = "both", .nodes_min = 2, .priority = 20});
     cr_assert_eq(state("j1"), JOB_PREEMPTING);
-    cr_expect_str_eq(story_job(&s, "j1")->gives_to, "j3");
+    cr_expect_str_eq(story_job(&s, "j1")->beneficiary, "j3");
     story_exit(&s, "j1", 1, 0);
     story_exit(&s, "j1", 0, 75);
     cr_expect_eq(state("j1"), JOB_QUEUED);

@@ -34,7 +34,7 @@ static struct {
     size_t sizes[SEEN_MAX];
     int seen, gone;
     bool echo, closes;
-    bool judges; /* "7 slow" is of owner 7; a slow one takes longer than one may at once */
+    bool classifies; /* "7 slow" is of owner 7; a slow one takes longer than one may at once */
     int port;
 } w;
 
@@ -45,9 +45,9 @@ static void on_request(void *arg, uint64_t request, uint64_t peer, const void *b
     w.sizes[w.seen % SEEN_MAX] = size;
     snprintf(w.texts[w.seen++ % SEEN_MAX], 16, "%.*s", (int)size, (const char *)bytes);
     const char *text = bytes;
-    if (w.judges)
-        sp_listener_judge(w.listener, peer, NET_CALLER, (uint64_t)(text[0] - '0'));
-    if (w.judges && size > 2 && text[2] == 's')
+    if (w.classifies)
+        sp_listener_classify(w.listener, peer, NET_CALLER, (uint64_t)(text[0] - '0'));
+    if (w.classifies && size > 2 && text[2] == 's')
         usleep((PEER_SLICE_MS + 1) * 1000);
     if (w.echo)
         sp_listener_answer(w.listener, request, bytes, size);
@@ -189,7 +189,7 @@ static int where(const char *text)
 Test(net_listener, others_have_their_turn_between_slow_messages)
 {
     listen_at("tcp://127.0.0.1:0", SEEN_MAX);
-    w.judges = true;
+    w.classifies = true;
     int busy = dial(), other = dial();
     say(busy, greeting, sizeof(greeting));
     say(other, greeting, sizeof(greeting));
@@ -205,7 +205,7 @@ Test(net_listener, an_owner_of_many_connections_has_no_more_time_than_one_of_one
     enum { MANY = 20 };
     int many[MANY];
     listen_at("tcp://127.0.0.1:0", SEEN_MAX);
-    w.judges = true;
+    w.classifies = true;
     int other = dial();
     say(other, greeting, sizeof(greeting));
     ask(other, "2 quick");
@@ -228,7 +228,7 @@ Test(net_listener, an_owner_of_many_connections_has_no_more_time_than_one_of_one
 Test(net_listener, what_came_before_an_end_is_served_in_several_turns_too)
 {
     listen_at("tcp://127.0.0.1:0", SEEN_MAX);
-    w.judges = true;
+    w.classifies = true;
     int fd = dial();
     say(fd, greeting, sizeof(greeting));
     for (int i = 0; i < 12; i++)
