@@ -77,7 +77,7 @@ int wk_set_loss(struct wk_model *model, double loss)
     struct unit *unit = unit_of_model(model);
     if (!unit)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_set_loss");
-    if (!context_idle(unit->ctx) && unit->summing && !unit->begun)
+    if (!context_idle(unit->ctx) && sums_begun(&unit->sums) && !unit->begun)
         return context_misuse_text(
             unit->ctx, WK_ESTATE,
             "wk_set_loss after the last wk_backward of a window, with which its loss went "
@@ -193,7 +193,7 @@ int wk_backward(struct wk_model *model)
     strategy_flush(&unit->strategy);
     unit->micro++;
     /* Sharded gradients leave their buckets before the next pass fills them. */
-    if (!unit->summing && (rc = strategy_finish(&unit->strategy, &err)) != 0)
+    if (!sums_begun(&unit->sums) && (rc = strategy_finish(&unit->strategy, &err)) != 0)
         return context_pass_failed(ctx, rc, &err);
     return 0;
 }

@@ -105,7 +105,7 @@ void units_share(struct wk_context *ctx, double share)
             continue;
         unit->share = share;
         /* Gradients that are being summed already have their weight. */
-        strategy_share(&unit->strategy, share, unit->micro > 0 && !unit->summing);
+        strategy_share(&unit->strategy, share, unit->micro > 0 && !sums_begun(&unit->sums));
     }
 }
 

@@ -2,7 +2,12 @@
  * gradient is. What the host asks of a window's sums it asks here, and nothing before they are
  * complete.
  *
- *      sums_say ──► sums_finish: heard ──► sums_norm, sums_limit, sums_finite ──► sums_clear
+ *            begin           begin, of the last pass           finish
+ *      EMPTY ───────► OPEN ────────────────────────► SUMMING ──────────► COMPLETE
+ *        └────────────────────────────────────────────►
+ *
+ * sums_clear leads from each of them to EMPTY: the window was closed, or it is given up. A last
+ * pass says its numbers in SUMMING, before its flush. Norm, limit and finite are asked in COMPLETE.
  *
  * Functions that return a code are collective where the models are cut; the code is then that of a
  * collective. Owned by the program's thread.
@@ -17,12 +22,23 @@
 
 struct unit;
 
+enum window_phase { WINDOW_EMPTY, WINDOW_OPEN, WINDOW_SUMMING, WINDOW_COMPLETE };
+
 struct window_sums {
+    enum window_phase phase;
     struct consensus said;  /* this rank's */
     struct consensus heard; /* all ranks', once complete */
-    bool complete;
     double scale; /* factor for the summed gradients in wk_step; set when they are complete */
 };
+
+/* True from the begin of the window's last pass on. */
+static inline bool sums_begun(const struct window_sums *sums)
+{
+    return sums->phase == WINDOW_SUMMING || sums->phase == WINDOW_COMPLETE;
+}
+
+/* A pass of the window begins, the last one or not. */
+void sums_begin(struct unit *unit, bool last);
 
 /* In a window's last pass, before its flush. */
 void sums_say(struct unit *unit);

@@ -21,9 +21,9 @@ static bool clamp(struct unit *unit, double max_value)
 static bool finish_sums(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    if (context_idle(ctx) || !unit->summing || !unit->micro)
+    if (context_idle(ctx) || !sums_begun(&unit->sums) || !unit->micro)
         return false;
-    if (unit->sums.complete)
+    if (unit->sums.phase == WINDOW_COMPLETE)
         return true;
     if (unit->begun) {
         (void)context_misuse_text(

@@ -2,8 +2,8 @@
  * and the window of gradients in progress. A context has one unit per prepared model, in that
  * order, all under one strategy and one precision. Private to step/.
  *
- *       wk_backward … wk_backward (last of its window)      wk_step
- *       open: micro > 0                          summing ──────────► closed, passed + 1
+ *       wk_backward … wk_backward, the window's last           wk_step
+ *       OPEN: micro > 0              SUMMING, COMPLETE ──────────► EMPTY, passed + 1     (sums.h)
  *
  * Each unit opens and closes its own windows. window.c decides which windows form a step of the
  * context, and which ones a repeated step leaves out. Owned by the program's thread.
@@ -36,7 +36,6 @@ struct unit {
     /* The window in progress. */
     int micro;        /* backward passes in it */
     bool no_sync;     /* the program's choice, across windows */
-    bool summing;     /* its last pass has begun: the sums are running */
     bool clipped;     /* wk_clip_grad_norm was called */
     bool begun;       /* custom models: wk_grad_ready has begun this pass */
     double pass_loss; /* of the last forward pass or wk_set_loss */

@@ -58,7 +58,7 @@ void window_check(struct wk_context *ctx, int source)
     if (ctx->step.phase != STEP_UNDER_WAY || !ctx->step.dealt[source] || !has_dealt(ctx, source))
         return;
     units_each(unit, ctx) {
-        if (unit->summing && unit->micro > 0) {
+        if (sums_begun(&unit->sums) && unit->micro > 0) {
             refuse_untaken(unit);
             return;
         }
@@ -109,7 +109,7 @@ static int refuse_pass(struct unit *unit)
                         "wk_backward of model %d, which has no use for gradients: it was prepared "
                         "without an optimizer",
                         unit_number(unit));
-    else if (unit->summing)
+    else if (sums_begun(&unit->sums))
         (void)error_set(&err, WK_ESTATE,
                         "wk_backward, but the gradients of this step are already being sent to the "
                         "other ranks: call wk_step first, or set a larger "
@@ -139,11 +139,12 @@ int window_begin_pass(struct unit *unit)
         phase_set(&ctx->step.phase, STEP_UNDER_WAY);
     if (!unit->on_dealt)
         weigh(unit);
-    unit->summing = (unit->micro + 1 >= ctx->step.window || ctx->step.ends) && !unit->no_sync;
-    if (unit->summing)
+    bool last = (unit->micro + 1 >= ctx->step.window || ctx->step.ends) && !unit->no_sync;
+    sums_begin(unit, last);
+    if (last)
         say(unit);
     strategy_scaled(&unit->strategy, mixed_scale(unit));
-    strategy_begin(&unit->strategy, ctx->group.comm, unit->summing);
+    strategy_begin(&unit->strategy, ctx->group.comm, last);
     return 0;
 }
 
@@ -153,7 +154,7 @@ void window_end_pass(struct unit *unit)
         unit->sums.said.loss += (float)(unit->pass_loss * unit->share);
     if (unit->has_loss)
         unit->sums.said.losses++;
-    if (unit->summing)
+    if (sums_begun(&unit->sums))
         sums_say(unit);
     unit->pass_loss = 0;
     unit->has_loss = false;
