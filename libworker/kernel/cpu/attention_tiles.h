@@ -6,7 +6,12 @@
 
 #include "libworker/kernel/attention.h"
 
-extern const struct attention_kernels attention_reference; /* the plain kernels */
+/* The plain kernels, and the builds of fast_attention.c, one for each table of cpu.h. */
+extern const struct attention_kernels attention_reference;
+extern const struct attention_kernels attention_fast_own;
+extern const struct attention_kernels attention_fast_base;
+extern const struct attention_kernels attention_fast_avx2;
+extern const struct attention_kernels attention_fast_avx512;
 
 /* A tile has ROWS queries and COLS keys, whose scores stay in the second-level cache. COLS is a
  * multiple of PANEL, the widest product that is computed at once, and ROWS of STRIP, its rows. A

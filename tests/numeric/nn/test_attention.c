@@ -167,6 +167,14 @@ static const struct attention_shape shapes[] = {
      .kv_heads = 2,
      .size = 16,
      .keep = 0.8f},
+    {.name = "cache, dropout",
+     .samples = 1,
+     .length = 100,
+     .keys = 130,
+     .heads = 1,
+     .kv_heads = 1,
+     .size = 8,
+     .keep = 0.5f},
     {.name = "dropout, full",
      .samples = 1,
      .length = 100,
@@ -340,51 +348,99 @@ Test(attention, plain_backward_is_the_slope)
     }
 }
 
-/* One build against the plain kernels: forward each by itself, backward from the plain out and lse.
- */
-static void check_case(const struct kernel_table *kernels, const struct attention_shape *shape,
-                       enum wk_dtype type, enum wk_dtype grad_type)
+/* What one build's results are compared with. */
+struct expected {
+    struct attention_exact exact;
+    double *gradients[3]; /* of the plain kernels */
+};
+
+static const enum attention_array gradients[] = {ARRAY_DQ, ARRAY_DK, ARRAY_DV};
+
+/* Forward by itself, backward from the plain out and lse, which it leaves in the case. */
+static void check_build(struct attention_case *c, const struct kernel_table *kernels,
+                        const struct expected *expected, const char *name)
 {
-    static const enum attention_array gradients[] = {ARRAY_DQ, ARRAY_DK, ARRAY_DV};
-    struct attention_case *c = attention_case_new(shape, type, grad_type);
-    struct attention_exact e = attention_exact_new(c);
-    double *expected[3];
+    const struct attention_exact *e = &expected->exact;
+    const double *terms[3] = {e->dq_terms, e->dk_terms, e->dv_terms};
+    struct bound bound = bound_of(c, e, c->a.type);
     char what[160];
-    attention_exact_forward(&e, c);
-    attention_exact_terms(&e, c);
-
     attention_case_forward(c, kernels);
-    struct bound bound = bound_of(c, &e, type);
-    (void)snprintf(what, sizeof(what), "%s, %s, %s: out", kernels->name, shape->name,
-                   wk_dtype_name(type));
-    expect_array(c, ARRAY_OUT, e.out, e.out_terms, bound, what);
-    expect_lse(c, e.lse, bound.terms, what);
-
-    attention_case_run(c, kernel_reference());
-    for (int i = 0; i < 3; i++)
-        expected[i] = attention_values(c, gradients[i]);
-    attention_case_backward(c, kernels);
-    const double *terms[3] = {e.dq_terms, e.dk_terms, e.dv_terms};
-    for (int i = 0; i < 3; i++) {
-        (void)snprintf(what, sizeof(what), "%s, %s, %s: d%c", kernels->name, shape->name,
-                       wk_dtype_name(type), "qkv"[i]);
-        expect_array(c, gradients[i], expected[i], terms[i], bound_of(c, &e, grad_type), what);
-        cr_expect_eq(attention_strays(c, gradients[i]), 0, "%s", what);
-        free(expected[i]);
-    }
+    (void)snprintf(what, sizeof(what), "%s, %s, %s: out", kernels->name, name,
+                   wk_dtype_name(c->a.type));
+    expect_array(c, ARRAY_OUT, e->out, e->out_terms, bound, what);
+    expect_lse(c, e->lse, bound.terms, what);
     cr_expect_eq(attention_strays(c, ARRAY_OUT), 0, "%s", what);
-    attention_exact_free(&e);
-    attention_case_free(c);
+
+    attention_case_forward(c, kernel_reference());
+    attention_case_backward(c, kernels);
+    bound = bound_of(c, e, c->a.grad_type);
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(what, sizeof(what), "%s, %s, %s: d%c", kernels->name, name,
+                       wk_dtype_name(c->a.grad_type), "qkv"[i]);
+        expect_array(c, gradients[i], expected->gradients[i], terms[i], bound, what);
+        cr_expect_eq(attention_strays(c, gradients[i]), 0, "%s", what);
+    }
 }
 
-static void check_shapes(const struct kernel_table *fast, const struct kernel_table *plain)
+static void check_case(const struct attention_shape *shape, enum wk_dtype type,
+                       enum wk_dtype grad_type)
 {
-    (void)plain;
-    for (size_t i = 0; i < SHAPES; i++)
-        check_case(fast, &shapes[i], WK_F32, WK_F32);
+    struct attention_case *c = attention_case_new(shape, type, grad_type);
+    struct expected expected = {.exact = attention_exact_new(c)};
+    const struct kernel_table *kernels;
+    attention_exact_forward(&expected.exact, c);
+    attention_exact_terms(&expected.exact, c);
+    attention_case_run(c, kernel_reference());
+    for (int i = 0; i < 3; i++)
+        expected.gradients[i] = attention_values(c, gradients[i]);
+    for (int i = 1; (kernels = kernel_cpu_variant(i)); i++)
+        check_build(c, kernels, &expected, shape->name);
+    for (int i = 0; i < 3; i++)
+        free(expected.gradients[i]);
+    attention_exact_free(&expected.exact);
+    attention_case_free(c);
 }
 
 Test(attention, every_build_in_float)
 {
-    fixture_every_build(check_shapes);
+    for (size_t i = 0; i < SHAPES; i++)
+        check_case(&shapes[i], WK_F32, WK_F32);
+}
+
+/* Every type of the values and of the gradients, also unlike ones. */
+Test(attention, every_build_in_every_type)
+{
+    static const enum wk_dtype types[][2] = {
+        {WK_BF16, WK_BF16}, {WK_F16, WK_F16}, {WK_BF16, WK_F32}, {WK_F32, WK_F16}};
+    for (size_t i = 1; i < SHAPES; i += 3) {
+        for (size_t j = 0; j < sizeof(types) / sizeof(*types); j++)
+            check_case(&shapes[i], types[j][0], types[j][1]);
+    }
+}
+
+/* Sizes of a head around every number of vectors. */
+Test(attention, every_build_at_every_size)
+{
+    static const int64_t sizes[] = {1,  2,  3,  7,  8,  9,  15,  16,  17,  31,  32,  33,  47,  48,
+                                    49, 63, 64, 65, 80, 96, 112, 127, 128, 129, 160, 200, 255, 256};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        struct attention_shape s = {.name = "size", .samples = 1, .length = 13, .keys = 70};
+        s.heads = s.kv_heads = 2;
+        s.size = sizes[i];
+        check_case(&s, WK_F32, WK_F32);
+    }
+}
+
+/* Lengths around every edge of a tile. */
+Test(attention, every_build_at_every_length)
+{
+    static const int64_t lengths[] = {1,  2,  5,  6,   7,   63,  64,  65,
+                                      95, 96, 97, 191, 193, 383, 384, 385};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+        struct attention_shape s = {.name = "length", .samples = 1, .size = 3};
+        s.heads = s.kv_heads = 1;
+        s.length = s.keys = lengths[i];
+        s.full = i % 2;
+        check_case(&s, WK_F32, WK_F32);
+    }
 }
