@@ -166,15 +166,16 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
                       struct error *err)
 {
     const struct member *set = &members[source];
-    struct word word = {0};
-    member_word(ctx, &word);
-    int rc = wk_broadcast(ctx->group.comm, &word, sizeof(word), WK_U8, source, NULL);
+    struct announcement announcement = {0};
+    member_announce(ctx, &announcement);
+    int rc =
+        wk_broadcast(ctx->group.comm, &announcement, sizeof(announcement), WK_U8, source, NULL);
     if (rc)
         return comm_failed(ctx, rc, err);
     if (!in_place(ctx, members, set))
         rc = cut_again(ctx, members, set, err);
     if (!rc)
-        member_take_word(ctx, &word);
+        member_adopt(ctx, &announcement);
     return rc;
 }
 

@@ -253,28 +253,28 @@ static int send_tensors(struct wk_context *ctx, const struct transfer *transfer,
 static int spread(struct wk_context *ctx, const struct member *members, int source,
                   struct error *err)
 {
-    struct word word = {0};
+    struct announcement announcement = {0};
     struct transfer transfer;
     int rc = transfer_init(ctx, members, source, &transfer, err);
     if (rc)
         return rc;
     if (ctx->group.rank == source) {
         struct error why = {0};
-        word.code = members[source].trained ? 0 : first_state(ctx, &why);
-        (void)str_copy(word.text, sizeof(word.text), why.text);
-        member_word(ctx, &word);
+        announcement.code = members[source].trained ? 0 : first_state(ctx, &why);
+        (void)str_copy(announcement.text, sizeof(announcement.text), why.text);
+        member_announce(ctx, &announcement);
     }
-    rc = wk_broadcast(ctx->group.comm, &word, sizeof(word), WK_U8, source, NULL);
+    rc = wk_broadcast(ctx->group.comm, &announcement, sizeof(announcement), WK_U8, source, NULL);
     if (rc)
         error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
-    else if (word.code)
-        rc = error_set(err, word.code, "%s", word.text);
+    else if (announcement.code)
+        rc = error_set(err, announcement.code, "%s", announcement.text);
     else
         rc = send_tensors(ctx, &transfer, err);
     transfer_fini(&transfer);
     if (rc)
         return rc;
-    member_take_word(ctx, &word);
+    member_adopt(ctx, &announcement);
     return 0;
 }
 

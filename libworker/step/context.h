@@ -5,12 +5,14 @@
  * files below it, and none of those calls it back (tools/calls.py):
  *
  *   the program's calls   open, objects, owned_new, prepare, next, join, pass, train_step, metrics,
- *                         ranks, weights, find_batch
- *   between two steps     boundary; departure, generation
- *   one state for all     agree_state, agree_shards; hand_off, member, agree_config, agree_kernels
+ *                         ranks, weights, find_batch; memory_budget
+ *   between two steps     boundary; departure, generation; prepare_objects
+ *   one state for all     agree_state, agree_shards; hand_off, member; agree_config, agree_kernels,
+ *                         agree_memory
  *   a generation ends     gather, break
- *   a step                window; save, report, state, mixed, stop
- *   what there is         bind, owned, prepared, unit, cut, membership; failure, notice, phase
+ *   a step                window; save, report, state, stop
+ *   what there is         bind; owned, prepared, unit, sums, mixed, cut, shards, membership;
+ *                         failure, notice, phase, clock, signal
  *
  * Models are units (unit.h), each with its own window of gradients. Parameters and optimizer state
  * change only in wk_step, one unit at a time, after that unit's sums are complete on this rank. The

@@ -111,18 +111,18 @@ bool member_further(const struct member *a, const struct member *b)
     return a->done < b->done;
 }
 
-void member_word(const struct wk_context *ctx, struct word *ret)
+void member_announce(const struct wk_context *ctx, struct announcement *ret)
 {
     state_numbers(ctx, &ret->numbers);
     for (int i = 0; i < ctx->prepared.n_units; i++)
         ret->losses[i] = ctx->prepared.units[i].loss;
 }
 
-void member_take_word(struct wk_context *ctx, const struct word *word)
+void member_adopt(struct wk_context *ctx, const struct announcement *announcement)
 {
-    state_adopt(ctx, &word->numbers);
+    state_adopt(ctx, &announcement->numbers);
     for (int i = 0; i < ctx->prepared.n_units; i++)
-        ctx->prepared.units[i].loss = word->losses[i];
+        ctx->prepared.units[i].loss = announcement->losses[i];
 }
 
 int member_gather(struct wk_context *ctx, struct member **ret, struct error *err)

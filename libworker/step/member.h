@@ -35,13 +35,13 @@ bool member_further(const struct member *a, const struct member *b);
 bool member_level(const struct member *a, const struct member *b);
 
 /* Sent before its tensors by the member whose state is chosen. */
-struct word {
+struct announcement {
     struct train_numbers numbers;
     double losses[NUMBERS_UNITS_MAX];
     int32_t code; /* the reason if it has nothing to send */
     char text[512];
 };
-void member_word(const struct wk_context *ctx, struct word *ret);
-void member_take_word(struct wk_context *ctx, const struct word *word);
+void member_announce(const struct wk_context *ctx, struct announcement *ret);
+void member_adopt(struct wk_context *ctx, const struct announcement *announcement);
 
 #endif
