@@ -21,6 +21,7 @@ enum {
     TOKEN_HASH_BYTES = 32,
     TOKEN_ROLE_MAX = 15, /* lower-case letters */
     TOKEN_MAX = 80,      /* buffer for any token with its NUL */
+    TOKEN_ID_MAX = 12,   /* hex digits of its hash that name it; no secret */
     TOKEN_PIN_LENGTH = 43,
     TOKEN_TEXT_MAX = TOKEN_MAX + 1 + TOKEN_PIN_LENGTH, /* with its pin */
 };

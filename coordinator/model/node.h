@@ -50,6 +50,7 @@ struct node {
     char key[NODE_KEY_MAX + 1]; /* proved by its agent, and identifies the node; "" = none yet */
     char refused_keys[NODE_REFUSED_KEYS_MAX][NODE_KEY_MAX + 1]; /* removed from it by NODE_REKEY,
                                                                  * newest first */
+    char let_in_by[TOKEN_ID_MAX + 1]; /* the join token; "" = from before this was kept */
     char version[32];
     int slots, cpus_milli;
     int64_t memory_bytes;

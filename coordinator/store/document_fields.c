@@ -87,6 +87,7 @@ const struct field document_node_fields[] = {
     REFUSED_KEY_FIELD(1),
     REFUSED_KEY_FIELD(2),
     REFUSED_KEY_FIELD(3),
+    FIELD(node, TEXT, let_in_by),
     FIELD(node, TEXT, version),
     FIELD(node, TEXT, unenforced),
     FIELD(node, INT, slots),

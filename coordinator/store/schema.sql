@@ -132,6 +132,12 @@ CREATE TRIGGER history_of_node AFTER UPDATE ON nodes WHEN NEW.document <> OLD.do
             + length(NEW.document) + 200, NEW.document, '');
 END;
 
+CREATE TRIGGER history_of_forgotten_node AFTER DELETE ON nodes BEGIN
+    INSERT INTO history (seq, kind, key, total, document, spec) VALUES (
+        (SELECT coalesce(max(seq), 0) FROM events), 'node', OLD.name,
+        coalesce((SELECT total FROM history ORDER BY number DESC LIMIT 1), 0) + 200, '', '');
+END;
+
 CREATE TRIGGER history_of_new_tenant AFTER INSERT ON tenants BEGIN
     INSERT INTO history (seq, kind, key, total, document, spec) VALUES (
         (SELECT coalesce(max(seq), 0) FROM events), 'tenant', NEW.name,

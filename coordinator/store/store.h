@@ -45,17 +45,17 @@ struct store_verbs {
     /* A token with the same hash, a tenant with the same name is replaced. */
     int (*put_token)(struct store *store, const struct store_token *token, struct error *err);
     int (*put_tenant)(struct store *store, const struct store_tenant *tenant, struct error *err);
-    /* One of the same tenant and name is replaced. Secrets have no past: what is replaced or
-     * removed is in no history. */
+    /* One of the same tenant and name is replaced. Secrets are in no history. */
     int (*put_secret)(struct store *store, const struct store_secret *secret, struct error *err);
     int (*remove_secret)(struct store *store, const char *tenant, const char *name,
-                         struct error *err); /* 0 also if it does not exist */
+                         struct error *err); /* 0 also if there is none */
     int (*put_audit)(struct store *store, const struct store_audit *entry, struct error *err);
     int (*put_meta)(struct store *store, const char *key, const char *value, struct error *err);
     int (*record)(struct store *store, const struct record *record, uint64_t *ret_seq,
                   struct error *err);
-    /* Delete the job's row; its events stay until there are too many. */
+    /* Delete the row, 0 also if there is none; events stay until there are too many. */
     int (*forget_job)(struct store *store, uint64_t sequence, struct error *err);
+    int (*forget_node)(struct store *store, const char *name, struct error *err);
     int (*commit)(struct store *store, struct error *err);
     void (*rollback)(struct store *store);
 

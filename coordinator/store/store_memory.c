@@ -110,6 +110,15 @@ static int put_node(struct store *store, const struct node *node, struct error *
     return !rc && !document->text ? out_of_memory(err) : rc;
 }
 
+static int forget_node(struct store *store, const char *name, struct error *err)
+{
+    struct pending *pending = add_pending(self_of(store));
+    if (!pending)
+        return out_of_memory(err);
+    pending->kind = PENDING_NO_NODE;
+    return str_copy(pending->key, sizeof(pending->key), name);
+}
+
 static int put_token(struct store *store, const struct store_token *token, struct error *err)
 {
     struct store_memory *self = self_of(store);
@@ -256,6 +265,13 @@ static int apply(struct store_memory *self, struct pending *pending)
                                   pending->document->text);
         document_free(old);
         break;
+    case PENDING_NO_NODE: {
+        struct document *gone = strmap_remove(&self->nodes, pending->key);
+        if (gone)
+            store_memory_change_named(self, STORE_PAST_NODE, pending->key, gone->text, NULL);
+        document_free(gone);
+        break;
+    }
     case PENDING_TOKEN:
         return apply_token(self, &pending->token);
     case PENDING_TENANT:
@@ -488,6 +504,7 @@ static const struct store_verbs memory_verbs = {
     .put_meta = put_meta,
     .record = record,
     .forget_job = forget_job,
+    .forget_node = forget_node,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,

@@ -49,7 +49,7 @@ void store_memory_change_job(struct store_memory *self, uint64_t sequence,
 void store_memory_change_named(struct store_memory *self, enum store_past_kind kind,
                                const char *name, const char *old, char *text)
 {
-    struct change one = {.kind = kind, .text = text, .spec = no_text};
+    struct change one = {.kind = kind, .text = text ? text : no_text, .spec = no_text};
     (void)str_copy(one.key, sizeof(one.key), name);
     record_change(self, &one, old);
 }

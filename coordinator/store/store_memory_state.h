@@ -17,6 +17,7 @@ struct pending { /* one write of the open transaction */
         PENDING_JOB,
         PENDING_FORGET,
         PENDING_NODE,
+        PENDING_NO_NODE,
         PENDING_TOKEN,
         PENDING_TENANT,
         PENDING_SECRET,

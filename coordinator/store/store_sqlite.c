@@ -86,6 +86,15 @@ static int put_node(struct store *store, const struct node *node, struct error *
     return rc;
 }
 
+static int forget_node(struct store *store, const char *name, struct error *err)
+{
+    struct store_sqlite *self = self_of(store);
+    insist(self->in_transaction);
+    sqlite3_stmt *stmt = statement(self, S_FORGET_NODE);
+    bind_text(stmt, 1, name);
+    return run(self, stmt, "forget node", err);
+}
+
 static int put_meta(struct store *store, const char *key, const char *value, struct error *err)
 {
     struct store_sqlite *self = self_of(store);
@@ -306,6 +315,7 @@ static const struct store_verbs sqlite_verbs = {
     .put_meta = put_meta,
     .record = record,
     .forget_job = forget_job,
+    .forget_node = forget_node,
     .commit = commit,
     .rollback = rollback,
     .list_events = list_events,

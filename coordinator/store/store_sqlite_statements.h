@@ -5,8 +5,7 @@
 /* clang-format off */
 #define STATEMENTS(X)                                                                              \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                    \
-    X(COMMIT, "COMMIT")                                                                            \
-    X(ROLLBACK, "ROLLBACK")                                                                        \
+    X(COMMIT, "COMMIT") X(ROLLBACK, "ROLLBACK")                                                    \
     X(PUT_JOB, "INSERT INTO jobs (sequence, id, name, tenant, state, submitted_wall_ms,"           \
                " ended_wall_ms, secret, spec, document) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"   \
                " ON CONFLICT (sequence) DO UPDATE SET state = ?5, ended_wall_ms = ?7,"             \
@@ -14,6 +13,7 @@
     X(FORGET_JOB, "DELETE FROM jobs WHERE sequence = ?1")                                          \
     X(PUT_NODE, "INSERT INTO nodes (name, state, document) VALUES (?1,?2,?3)"                      \
                 " ON CONFLICT (name) DO UPDATE SET state = ?2, document = ?3")                     \
+    X(FORGET_NODE, "DELETE FROM nodes WHERE name = ?1")                                            \
     X(PUT_TOKEN, "INSERT INTO tokens (hash, id, name, role, tenant, created_wall_ms,"              \
                  " expires_wall_ms, revoked_wall_ms, used_wall_ms, uses, uses_max)"                \
                  " VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11) ON CONFLICT (hash) DO UPDATE SET"   \

@@ -122,7 +122,10 @@ static void put_some_node(struct store *store, struct rng *rng)
     snprintf(node->name, sizeof(node->name), "n%d", (int)rng_below(rng, NODES));
     node->slots = (int)rng_below(rng, 8);
     node->reason.rank = -1;
-    cr_assert_eq(store->verbs->put_node(store, node, NULL), 0);
+    if (rng_chance(rng, 0.2)) /* it comes back, or was not there */
+        cr_assert_eq(store->verbs->forget_node(store, node->name, NULL), 0);
+    else
+        cr_assert_eq(store->verbs->put_node(store, node, NULL), 0);
     free(node);
 }
 

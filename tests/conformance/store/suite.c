@@ -433,6 +433,58 @@ static void forgotten_jobs_are_gone_and_their_events_stay(struct store_world *wo
     job_free(job);
 }
 
+static void put_node(struct store_world *world, const char *name)
+{
+    struct node *node = calloc(1, sizeof(*node));
+    (void)str_copy(node->name, sizeof(node->name), name);
+    (void)str_copy(node->let_in_by, sizeof(node->let_in_by), "0123456789ab");
+    cr_assert_eq(world->store->verbs->put_node(world->store, node, NULL), 0);
+    free(node);
+}
+
+static void expect_node(struct store_world *world, const char *name, bool there)
+{
+    struct cluster *cluster = load(world);
+    const struct node *node = cluster_node(cluster, name);
+    cr_expect_eq(node != NULL, there, "%s", name);
+    if (node)
+        cr_expect_str_eq(node->let_in_by, "0123456789ab");
+    cluster_free(cluster);
+}
+
+static void forgotten_nodes_are_gone_until_they_are_put_again(struct store_world *world)
+{
+    const struct store_verbs *verbs = world->store->verbs;
+    store_world_begin(world);
+    put_node(world, "kept");
+    put_node(world, "lost");
+    store_world_commit(world);
+    store_world_begin(world);
+    cr_assert_eq(verbs->forget_node(world->store, "lost", NULL), 0);
+    cr_assert_eq(verbs->forget_node(world->store, "never-was", NULL), 0);
+    verbs->rollback(world->store);
+    expect_node(world, "lost", true);
+    store_world_begin(world);
+    cr_assert_eq(verbs->forget_node(world->store, "lost", NULL), 0);
+    cr_assert_eq(verbs->forget_node(world->store, "never-was", NULL), 0);
+    store_world_commit(world);
+    world->reopen(world);
+    expect_node(world, "lost", false);
+    expect_node(world, "kept", true);
+    store_world_begin(world);
+    put_node(world, "lost");
+    store_world_commit(world);
+    world->reopen(world);
+    expect_node(world, "lost", true);
+    verbs = world->store->verbs;
+    store_world_begin(world);
+    cr_assert_eq(verbs->forget_node(world->store, "lost", NULL), 0);
+    put_node(world, "lost"); /* in one transaction */
+    store_world_commit(world);
+    world->reopen(world);
+    expect_node(world, "lost", true);
+}
+
 /* A full disk: the transaction fails as a whole, what was there stays readable, and later
  * transactions work again. */
 static void full_disk_loses_nothing(struct store_world *world)
@@ -486,6 +538,7 @@ void store_suite(void (*make)(struct store_world *ret))
         secrets_are_replaced_and_removed,
         the_audit_trail_is_numbered_without_gaps,
         forgotten_jobs_are_gone_and_their_events_stay,
+        forgotten_nodes_are_gone_until_they_are_put_again,
         past_states_come_back,
         full_disk_loses_nothing,
     };
