@@ -14,6 +14,7 @@
 #include "coordinator/api_rpc/api_rpc.h"
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/api_rpc/service_admit.h"
+#include "coordinator/api_rpc/service_nodes.h"
 #include "coordinator/model/query.h"
 #include "coordinator/driver.h"
 #include "coordinator/store/meta.h"
@@ -242,6 +243,8 @@ static int start_parts(struct coordinator *self, const struct coordinator_option
     self->driver.pass_gap_ms = options->pass_gap_ms;
     self->driver.retention.keep_jobs = options->keep_jobs;
     self->driver.retention.keep_ms = options->keep_ms;
+    self->driver.node_retention.keep = options->keep_nodes;
+    self->driver.node_retention.keep_ms = options->keep_nodes_ms;
     int rc = driver_init(&self->driver, err);
     if (!rc)
         rc = ensure_cluster_id(self, err);

@@ -29,6 +29,8 @@ struct coordinator_options {
     const struct log *log;        /* NULL = silent; outlives the coordinator */
     int keep_jobs;                /* ended ones; 0 = RETENTION_KEEP_JOBS */
     int64_t keep_ms;              /* since their end; 0 = RETENTION_KEEP_DAYS */
+    int keep_nodes;               /* lost ones; 0 = RETENTION_KEEP_NODES */
+    int64_t keep_nodes_ms;        /* since last seen; 0 = RETENTION_KEEP_NODES_DAYS */
     store_audit_fn on_audit;      /* called with each audit entry once it is durable; NULL = not
                                    * called */
     void *on_audit_arg;

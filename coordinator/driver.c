@@ -122,6 +122,7 @@ void driver_fini(struct driver *driver)
         loop_timer_cancel(driver->loop, &driver->look);
     }
     retention_fini(&driver->retention);
+    node_retention_fini(&driver->node_retention);
     actions_fini(&driver->actions);
     free(driver->audited);
     driver->audited = NULL;
@@ -242,7 +243,8 @@ static void tick(void *arg)
 
 /* Storing */
 
-/* A job or node is written once per turn, in its state at the turn's end. */
+/* A job or node is written once per turn, in its state at the turn's end. A node that is not known
+ * then was forgotten in this turn. */
 static int store_once(struct driver *driver, const struct action *action, struct strmap *seen,
                       struct error *err)
 {
@@ -261,8 +263,8 @@ static int store_once(struct driver *driver, const struct action *action, struct
         return verbs->put_job(driver->store, job, err);
     }
     const struct node *node = cluster_node(driver->cluster, action->node);
-    insist(node);
-    return verbs->put_node(driver->store, node, err);
+    return node ? verbs->put_node(driver->store, node, err)
+                : verbs->forget_node(driver->store, action->node, err);
 }
 
 static int store_audit(struct driver *driver, const struct store_audit *entry, struct error *err)
@@ -279,18 +281,24 @@ static int store_audit(struct driver *driver, const struct store_audit *entry, s
 static int store_action(struct driver *driver, const struct action *action, struct strmap *seen,
                         struct error *err)
 {
+    struct store_audit entry;
     uint64_t seq;
+    int rc;
     switch (action->kind) {
     case ACTION_STORE_JOB:
     case ACTION_STORE_NODE:
         return store_once(driver, action, seen, err);
+    case ACTION_FORGET_NODE:
+        rc = store_once(driver, action, seen, err);
+        if (rc)
+            return rc;
+        service_audit_forgotten(driver->service, action, &entry);
+        return store_audit(driver, &entry, err);
     case ACTION_RECORD:
         return driver->store->verbs->record(driver->store, action->record, &seq, err);
-    case ACTION_ANSWER: {
-        struct store_audit entry;
+    case ACTION_ANSWER:
         return service_audit(driver->service, action, &entry) ? store_audit(driver, &entry, err)
                                                               : 0;
-    }
     case ACTION_NODE_CHANGED:
     case ACTION_JOB_CHANGED:
     case ACTION_WAKE_AT:
@@ -318,7 +326,7 @@ static int store_change(struct driver *driver, const struct change *change, stru
 static bool durable(const struct action *action)
 {
     return action->kind == ACTION_STORE_JOB || action->kind == ACTION_STORE_NODE ||
-           action->kind == ACTION_RECORD;
+           action->kind == ACTION_FORGET_NODE || action->kind == ACTION_RECORD;
 }
 
 /* Events first: the state stored after them is that after the last event. */
@@ -497,6 +505,9 @@ static void connect_retention(struct driver *driver)
     retention->service = driver->service;
     retention->log = driver->log;
     retention->data_dir = driver->data_dir;
+    driver->node_retention.loop = driver->loop;
+    driver->node_retention.host = driver_host(driver);
+    driver->node_retention.ages = retention;
 }
 
 int driver_start(struct driver *driver, struct error *err)
@@ -518,6 +529,7 @@ int driver_start(struct driver *driver, struct error *err)
     else
         perform(driver);
     retention_start(&driver->retention);
+    node_retention_start(&driver->node_retention);
     if (driver->store->verbs->look)
         look(driver);
     return 0;

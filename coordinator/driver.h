@@ -27,6 +27,7 @@
 #include "coordinator/api_rpc/service.h"
 #include "coordinator/core/action.h"
 #include "coordinator/core/event.h"
+#include "coordinator/node_retention.h"
 #include "coordinator/retention.h"
 #include "coordinator/store/store.h"
 
@@ -55,6 +56,7 @@ struct driver {
     } took;
     int64_t mark_after_ms; /* the next mark of the store is written no earlier */
     struct retention retention;
+    struct node_retention node_retention;
     const char *data_dir; /* the program's; outlives the driver */
     bool stepped;         /* in this turn: visible state may have changed */
     /* Called with each audit entry once it is durable; NULL = not called. `audited` has those of

@@ -26,7 +26,7 @@ static void check_again_in(struct retention *retention, int64_t in_ms)
                    on_time, retention);
 }
 
-static int64_t wall_ms(const struct retention *retention)
+int64_t retention_wall_ms(const struct retention *retention)
 {
     return retention->env->clock.wall_ms(retention->env->clock.self);
 }
@@ -34,17 +34,23 @@ static int64_t wall_ms(const struct retention *retention)
 static void doubt_ages(struct retention *retention, int64_t jump_ms)
 {
     retention->ages_after_ms = loop_now_ms(retention->loop) + RETENTION_DOUBT_MS;
-    log_warn(retention->log, "the wall clock jumped: no job is forgotten by age for an hour",
+    log_warn(retention->log, "the wall clock jumped: nothing is forgotten by age for an hour",
              log_int("jump_ms", jump_ms));
 }
 
 static void watch_clock(struct retention *retention)
 {
-    int64_t offset_ms = wall_ms(retention) - loop_now_ms(retention->loop);
+    int64_t offset_ms = retention_wall_ms(retention) - loop_now_ms(retention->loop);
     int64_t jump_ms = offset_ms - retention->clock_offset_ms;
     retention->clock_offset_ms = offset_ms;
     if (jump_ms > RETENTION_JUMP_MS || jump_ms < -RETENTION_JUMP_MS)
         doubt_ages(retention, jump_ms);
+}
+
+bool retention_ages_count(struct retention *retention)
+{
+    watch_clock(retention);
+    return loop_now_ms(retention->loop) >= retention->ages_after_ms;
 }
 
 static void note_wall_time(void *arg, const struct store_event *event)
@@ -60,7 +66,7 @@ void retention_compare_clock(struct retention *retention)
                                              NULL) < 0 ||
         newest_ms == 0)
         return;
-    int64_t since_ms = wall_ms(retention) - newest_ms;
+    int64_t since_ms = retention_wall_ms(retention) - newest_ms;
     if (since_ms > RETENTION_AWAY_MS || since_ms < -RETENTION_JUMP_MS)
         doubt_ages(retention, since_ms);
 }
@@ -71,7 +77,7 @@ void retention_start(struct retention *retention)
         retention->keep_jobs = RETENTION_KEEP_JOBS;
     if (!retention->keep_ms)
         retention->keep_ms = (int64_t)RETENTION_KEEP_DAYS * DAY_MS;
-    retention->clock_offset_ms = wall_ms(retention) - loop_now_ms(retention->loop);
+    retention->clock_offset_ms = retention_wall_ms(retention) - loop_now_ms(retention->loop);
     check_again_in(retention, RETENTION_PAUSE_MS);
 }
 
@@ -147,7 +153,7 @@ static int add_aged(struct retention *retention, uint64_t *ret, int max)
     const struct job *jobs[RETENTION_BATCH];
     if (loop_now_ms(retention->loop) < retention->ages_after_ms)
         return 0;
-    int64_t before_ms = wall_ms(retention) - retention->keep_ms;
+    int64_t before_ms = retention_wall_ms(retention) - retention->keep_ms;
     int count = 0, ended = ended_first(retention->cluster, NULL, jobs, max);
     for (int i = 0; i < ended; i++)
         if (jobs[i]->ended_wall_ms < before_ms)
@@ -199,7 +205,7 @@ static int forget_jobs(struct retention *retention, const uint64_t *sequences, i
 {
     struct job *jobs[RETENTION_BATCH];
     char id[JOB_ID_MAX + 1];
-    int64_t at_ms = wall_ms(retention);
+    int64_t at_ms = retention_wall_ms(retention);
     for (int i = 0; i < count; i++) {
         (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)sequences[i]);
         jobs[i] = cluster_job(retention->cluster, id);

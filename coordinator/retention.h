@@ -15,6 +15,7 @@
  * A wall clock that jumps makes nothing old. After a jump (against the monotonic clock, or at the
  * start against the newest event) nothing is forgotten by age for an hour, in which an
  * administrator can correct it. The limit on the number of jobs does not depend on the clock.
+ * Lost nodes are forgotten by node_retention.h.
  */
 #ifndef COORDINATOR_RETENTION_H
 #define COORDINATOR_RETENTION_H
@@ -68,6 +69,10 @@ void retention_compare_clock(struct retention *retention);
 
 void retention_start(struct retention *retention);
 void retention_fini(struct retention *retention); /* zeroed memory is allowed */
+
+int64_t retention_wall_ms(const struct retention *retention);
+/* False for an hour after the wall clock jumped. Looks at the clock. */
+bool retention_ages_count(struct retention *retention);
 
 /* At the end of a turn, after its commit; not while changes are refused. On failure nothing was
  * forgotten. */

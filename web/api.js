@@ -73,6 +73,7 @@ export async function currentNodes() {
   const mine = known;
   const answer = await get("/v1/nodes", { since: mine.version });
   if (answer.whole) mine.nodes.clear();
+  for (const name of answer.forgotten || []) mine.nodes.delete(name);
   for (const node of answer.nodes || []) mine.nodes.set(node.name, node);
   mine.version = answer.version;
   return [...mine.nodes.values()].sort((a, b) => (a.name < b.name ? -1 : 1));

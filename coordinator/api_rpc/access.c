@@ -138,6 +138,26 @@ void access_forget_nodes(struct access *access)
         ((struct store_token *)e->value)->revoked_wall_ms = 1;
 }
 
+bool access_free_nodes(struct access *access, const struct map *pointed_to, store_token_fn fn,
+                       void *arg)
+{
+    bool left = false;
+    for (struct map_entry *e = strmap_first(&access->nodes), *next; e; e = next) {
+        struct store_token *known = e->value;
+        next = map_next(e);
+        if (access_node_is_valid(known))
+            continue;
+        if (map_find(pointed_to, (uint64_t)(uintptr_t)known)) {
+            left = true;
+            continue;
+        }
+        fn(arg, known);
+        strmap_remove(&access->nodes, e->name);
+        free(known);
+    }
+    return left;
+}
+
 const struct store_token *access_node(const struct access *access, const char *key)
 {
     const struct store_token *known = strmap_get(&access->nodes, key);

@@ -4,14 +4,16 @@
  *       operator  nodes; reads everything         worker  is known to its agent, never here
  *       member    jobs of its tenant              viewer  reads its tenant's jobs
  *
- * A token keeps its place in memory until access_free, so open calls may point at theirs. A revoked
- * or expired token is no longer valid. Owned by the service; loop thread only.
+ * A token keeps its place in memory until access_free, the entry of a node's key until
+ * access_free_nodes, so open calls may point at theirs. A revoked or expired token is no longer
+ * valid. Owned by the service; loop thread only.
  */
 #ifndef API_RPC_ACCESS_H
 #define API_RPC_ACCESS_H
 
 #include <stdbool.h>
 
+#include "common/base/map.h"
 #include "coordinator/store/store.h"
 
 struct access;
@@ -72,6 +74,10 @@ int access_tokens_count(const struct access *access);
 int access_put_node(struct access *access, const char *key, const char *node, struct error *err);
 void access_forget_node(struct access *access, const char *key);
 void access_forget_nodes(struct access *access); /* all of them */
+/* Free the entries of removed keys, except those whose address is a key of `pointed_to`. Each is
+ * passed to `fn` first. True if some are left. */
+bool access_free_nodes(struct access *access, const struct map *pointed_to, store_token_fn fn,
+                       void *arg);
 const struct store_token *access_node(const struct access *access, const char *key);
 bool access_node_is_valid(const struct store_token *node); /* its key was not removed */
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
 #include "common/base/murmur3.h"
 #include "coordinator/api_rpc/access.h"
 
@@ -65,7 +66,7 @@ static enum limit limit_of(unsigned role)
     }
 }
 
-/* A token's and a node's memory never moves. */
+/* Memory of a token or a node does not move. */
 static uint64_t key_of(const struct budget_ask *ask)
 {
     bool shares = ask->role == ACCESS_AGENT && !ask->node;
@@ -138,6 +139,16 @@ static void forget_idle(struct budgets *budgets, struct budget *caller)
     map_remove(&budgets->callers, caller->key);
     list_remove(&caller->turn);
     free(caller);
+}
+
+void budget_forget_node(struct budgets *budgets, const struct store_token *node)
+{
+    struct budget *caller = map_get(&budgets->callers, (uint64_t)(uintptr_t)node);
+    if (!caller)
+        return;
+    never(caller->open > 0);
+    caller->stays = false;
+    forget_idle(budgets, caller);
 }
 
 int budget_refuse(struct budgets *budgets, enum limit limit, struct error *err)

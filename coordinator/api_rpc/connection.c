@@ -69,6 +69,14 @@ void connection_link(struct connections *connections, struct connection *connect
     connection->link = link;
 }
 
+void connection_unlink(struct connections *connections, const char *node)
+{
+    struct agent_link *link = strmap_remove(&connections->links, node);
+    if (link && link->connection)
+        link->connection->link = NULL;
+    free(link);
+}
+
 struct connection *connection_remove(struct connections *connections, uint64_t peer,
                                      const struct agent_link **ret_link)
 {

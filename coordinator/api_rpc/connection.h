@@ -2,8 +2,8 @@
  * agent has called, the proved key, its node and that node's budget. A heartbeat finds all of these
  * here without a search.
  *
- *       transport's peer ──data──► connection ──link──► agent_link (one per node, kept for life)
- *                                       └──node──► the node's entry in access (kept for life)
+ *       transport's peer ──data──► connection ──link──► agent_link (one per known node)
+ *                                       └──node──► the node's entry in access (kept meanwhile)
  *
  * A connection is found by its data, a pointer that the transport stores for it. Without it (in
  * simulation) it is found by its number. The key of a connection never changes, and entries of
@@ -56,6 +56,9 @@ struct connection *connection_get(struct connections *connections, uint64_t peer
  * end is then noticed later, by its lease. */
 void connection_link(struct connections *connections, struct connection *connection,
                      const char *node, uint64_t incarnation);
+
+/* Forget the node's link; its connection belongs to no node any more. */
+void connection_unlink(struct connections *connections, const char *node);
 
 /* Remove it. The caller ends its reads, then frees it. *ret_link is its node's link, or NULL. NULL
  * if it is unknown. */

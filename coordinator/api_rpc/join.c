@@ -86,6 +86,16 @@ static void log_refusal(struct service *service, const struct join *join, const 
     service->join_log.left_out = 0;
 }
 
+/* The key of a node that was forgotten in this very turn is still valid. It lets nothing in. */
+static int check_new(struct service *service, const struct store_token *caller, const char *key,
+                     struct error *err)
+{
+    if (service->options.keyed && caller == access_node(service->access, key))
+        return error_set(err, E_UNAVAILABLE, "node '%s' was forgotten: register again",
+                         caller->name);
+    return check_uses(caller, err);
+}
+
 int join_check(struct service *service, struct join *join, const char *key, struct node *facts,
                struct error *err)
 {
@@ -95,7 +105,7 @@ int join_check(struct service *service, struct join *join, const char *key, stru
         rc = check_key(service, known, key, facts, err);
     join->is_new = !known || (service->options.keyed && strcmp(known->key, key) != 0);
     if (!rc && join->is_new)
-        rc = check_uses(join->caller, err);
+        rc = check_new(service, join->caller, key, err);
     if (rc) {
         log_refusal(service, join, key, facts, err);
         return rc;
@@ -105,6 +115,8 @@ int join_check(struct service *service, struct join *join, const char *key, stru
                  log_str("key", key ? key : ""), log_str("token", join->caller->name));
     if (service->options.keyed)
         (void)str_copy(facts->key, sizeof(facts->key), key);
+    if (join->is_new)
+        (void)str_copy(facts->let_in_by, sizeof(facts->let_in_by), join->caller->id);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "coordinator/api_rpc/service_admit.h"
 #include "coordinator/api_rpc/service_answer.h"
 #include "coordinator/api_rpc/service_audit.h"
+#include "coordinator/api_rpc/service_nodes.h"
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/api_rpc/stored_spec.h"
@@ -53,7 +54,8 @@ int service_new(const struct service_options *options, struct service **ret, str
     uint32_t epoch;
     options->env->rng.fill(options->env->rng.self, &epoch, sizeof(epoch));
     service->poll_epoch = (uint64_t)((epoch & INT32_MAX) | 1) << 32; /* fits an int64 too */
-    service->nodes_version = service->poll_epoch;
+    service->nodes_version = service->nodes_gone_above = service->poll_epoch;
+    list_init(&service->nodes_gone);
     int rc = logs_new(&options->env->disk, options->data_dir, &service->logs, err);
     if (!rc)
         rc = metrics_new(&options->env->disk, options->data_dir, &service->metrics, err);
@@ -229,7 +231,10 @@ static bool check_token(struct service *service, const struct service_call *call
 {
     if (!call->caller || access_is_valid(call->caller, service_wall_ms(service)))
         return true;
-    error_set(err, E_UNAUTHENTICATED, "this token is good no more");
+    if (service->options.keyed && call->method->roles == ACCESS_AGENT)
+        service_unknown_key(err);
+    else
+        error_set(err, E_UNAUTHENTICATED, "this token is good no more");
     return false;
 }
 
@@ -261,6 +266,7 @@ void service_turn_end(struct service *service)
 {
     if (strmap_count(&service->specs) > SPECS_KEPT_MAX)
         service_forget_specs(service);
+    service_sweep_nodes(service);
     struct error err = {0};
     struct service_host *host = &service->options.host;
     bool readable = host->readable(host->self, &err);
@@ -307,6 +313,10 @@ void service_perform(struct service *service, const struct action *action)
         return;
     case ACTION_JOB_CHANGED:
         wake_job(service, action->job);
+        return;
+    case ACTION_FORGET_NODE:
+        service_forget_node(service, action->node, action->key);
+        service_wake(service, WAIT_NODE, action->node);
         return;
     case ACTION_STORE_JOB:
     case ACTION_STORE_NODE:

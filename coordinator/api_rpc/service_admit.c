@@ -96,6 +96,13 @@ static int authorise(struct service *service, const struct service_method *metho
     return rc;
 }
 
+int service_unknown_key(struct error *err)
+{
+    error_set(err, E_NOT_FOUND, "no node is known by this key");
+    error_hint(err, "register first");
+    return E_NOT_FOUND;
+}
+
 /* The entry of the node with this key, or NULL. */
 static const struct store_token *node_of(struct service *service,
                                          const struct service_request *request, const char *key)
@@ -132,19 +139,7 @@ static int authorise_agent(struct service *service, const struct service_method 
     }
     if (strcmp(method->name, "RegisterNode") == 0)
         return authorise(service, method, request, err);
-    error_set(err, E_NOT_FOUND, "no node is known by this key");
-    error_hint(err, "register first");
-    return E_NOT_FOUND;
-}
-
-void service_load_nodes(struct service *service)
-{
-    const struct cluster *cluster = service_cluster(service);
-    access_forget_nodes(service->access);
-    for (const struct node *node = cluster_first_node(cluster); node;
-         node = cluster_next_node(cluster, node))
-        if (node->key[0])
-            (void)access_put_node(service->access, node->key, node->name, NULL);
+    return service_unknown_key(err);
 }
 
 const struct service_method *service_find_method(const struct service *service,

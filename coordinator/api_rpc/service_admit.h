@@ -28,11 +28,12 @@ void service_count_refusal(struct service *service); /* for a call that never st
 int service_identify(struct service *service, const char *token, const struct store_token **ret,
                      struct error *err);
 
+/* E_NOT_FOUND: the key was removed, or its node forgotten. Its agent registers again. */
+int service_unknown_key(struct error *err);
+
 /* Load tokens, tenants and secrets from the store. */
 int service_load_access(struct service *service, struct error *err);
 struct access *service_access(struct service *service);
-/* Load the keys of nodes from the cluster. */
-void service_load_nodes(struct service *service);
 
 void service_set_pin(struct service *service, const char *pin); /* replaces options.pin */
 /* Add the cluster's pin to a token that is given out, if there is one. */

@@ -135,3 +135,15 @@ bool service_audit(struct service *service, const struct action *action, struct 
     call->trace->written = true;
     return !says_ok && !fold_entry(service, ret);
 }
+
+void service_audit_forgotten(struct service *service, const struct action *action,
+                             struct store_audit *ret)
+{
+    *ret = (struct store_audit){.wall_ms = service_wall_ms(service)};
+    (void)str_copy(ret->token_name, sizeof(ret->token_name), "(the coordinator)");
+    (void)str_copy(ret->method, sizeof(ret->method), "ForgetNode");
+    (void)str_copy(ret->object, sizeof(ret->object), action->node);
+    (void)str_copy(ret->result, sizeof(ret->result), error_name(0));
+    (void)str_printf(ret->text, sizeof(ret->text), "a lost node%s%s; it joins again with a token",
+                     action->key[0] ? " of key " : "", action->key);
+}

@@ -17,6 +17,10 @@ void service_audit_stranger(struct service *service, const struct service_strang
 /* From the driver during the commit: the audit entry for this answer to a change. False: none. */
 bool service_audit(struct service *service, const struct action *action, struct store_audit *ret);
 
+/* The same for a node that the coordinator forgets by itself. */
+void service_audit_forgotten(struct service *service, const struct action *action,
+                             struct store_audit *ret);
+
 bool service_audits(const struct service_method *method);
 void service_trace_init(struct service_trace *trace, const struct service_request *request);
 /* The audit trail's text about this change; `detail` may be NULL. */

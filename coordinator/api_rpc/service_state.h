@@ -57,8 +57,14 @@ struct service {
     struct secrets *secrets;
     struct board *board;
     struct strmap nodes_shown; /* name -> struct node_shown (node_list.c) */
-    uint64_t nodes_version;    /* of the newest change; its high half is poll_epoch's */
-    bool nodes_settled;        /* nothing has stepped since they were compared */
+    struct list nodes_gone;    /* of those, the ones no longer known, by version */
+    uint64_t nodes_gone_above; /* older ones are not remembered: their readers get a whole list */
+    int nodes_gone_count;
+    uint64_t nodes_comparisons;
+    bool nodes_unswept;     /* entries of nodes may be freed (service_nodes.c), */
+    int64_t nodes_sweep_ms; /* no earlier than this */
+    uint64_t nodes_version; /* of the newest change; its high half is poll_epoch's */
+    bool nodes_settled;     /* nothing has stepped since they were compared */
     struct service_stats stats;
     void (*on_change)(void *arg);
     void *on_change_arg;

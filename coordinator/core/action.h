@@ -10,6 +10,7 @@
 enum action_kind {
     ACTION_STORE_JOB,    /* write job `job` in its present state (once per turn is enough) */
     ACTION_STORE_NODE,   /* write node `node` in its present state */
+    ACTION_FORGET_NODE,  /* delete node `node`, whose agent proved `key`; the last of its actions */
     ACTION_RECORD,       /* append `record` to the event log */
     ACTION_ANSWER,       /* answer `request`: code 0 and the job or node, or the error */
     ACTION_NODE_CHANGED, /* the assignments of `node` changed: answer its Poll */
@@ -33,6 +34,7 @@ struct action {
     uint64_t request;
     char job[JOB_ID_MAX + 1];
     char node[NAME_LENGTH_MAX + 1];
+    char key[NODE_KEY_MAX + 1];
     int64_t at_ms;
     struct record *record; /* owned by the list */
     struct error *error;   /* owned by the list; NULL = success */

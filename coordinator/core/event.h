@@ -15,10 +15,11 @@ enum event_kind {
     EVENT_NODE_SET,  /* cordon, drain, uncordon */
     EVENT_JOB_SUBMIT,
     EVENT_JOB_CANCEL,
-    EVENT_CHECKPOINT, /* a worker wants to commit, or has committed */
-    EVENT_JOB_SCALE,  /* another number of nodes */
-    EVENT_HALT,       /* the cluster stops: running jobs save and end, nothing starts */
-    EVENT_TENANT_SET, /* weight, guarantee, limit; the answer has no name */
+    EVENT_CHECKPOINT,   /* a worker wants to commit, or has committed */
+    EVENT_JOB_SCALE,    /* another number of nodes */
+    EVENT_HALT,         /* the cluster stops: running jobs save and end, nothing starts */
+    EVENT_TENANT_SET,   /* weight, guarantee, limit; the answer has no name */
+    EVENT_NODES_FORGET, /* lost nodes, by number and by age; not answered */
 };
 
 struct worker_report { /* proto WorkerStatus in the model's types */
@@ -42,6 +43,15 @@ struct worker_report { /* proto WorkerStatus in the model's types */
 };
 
 enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };
+
+struct nodes_forget { /* which lost nodes; core/node_forget.h has those that stay anyway */
+    int max;          /* at most that many now */
+    int keep;         /* those beyond it, if last seen before: */
+    int64_t beyond_before_wall_ms;
+    /* those last seen before it, however few; 0 = none. And the same for nodes that an
+     * administrator cordoned or drains. */
+    int64_t old_before_wall_ms, set_aside_before_wall_ms;
+};
 
 struct event {
     enum event_kind kind;
@@ -93,6 +103,7 @@ struct event {
         struct {
             const struct tenant *facts; /* name, weight, guaranteed_slots, limit_slots */
         } tenant_set;
+        struct nodes_forget nodes_forget;
     };
 };
 

@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/model/cluster_nodes.h"
 #include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/tenant.h"
@@ -75,7 +76,7 @@ static int check_member(const struct cluster *cluster, const struct job *job,
         return BROKEN(err, "job %s generation %llu: rank %d is no worker", job->id,
                       (unsigned long long)group->generation, rank);
     const struct node *node = cluster_node(cluster, worker->node);
-    if (!node)
+    if (!node && !job_state_ended(job->state)) /* nodes of ended jobs may be forgotten */
         return BROKEN(err, "job %s: rank %d is on no node", job->id, rank);
     bool ended = job_state_ended(job->state) || job->state == JOB_STOPPING ||
                  job->state == JOB_PREEMPTING || job->state == JOB_RESTARTING;
@@ -91,7 +92,7 @@ static int check_member(const struct cluster *cluster, const struct job *job,
             return BROKEN(err, "job %s: ranks %d and %d are one worker", job->id, other, rank);
     if (group->places[rank].local_world != job->spec->workers_per_node)
         return BROKEN(err, "job %s: %d of %d workers on node %s", job->id,
-                      group->places[rank].local_world, job->spec->workers_per_node, node->name);
+                      group->places[rank].local_world, job->spec->workers_per_node, worker->node);
     return 0;
 }
 
@@ -194,6 +195,7 @@ static int check_ledger(const struct job *job, struct error *err)
 static int check_job(const struct cluster *cluster, const struct job *job, struct error *err)
 {
     int living = 0;
+    bool begun = job->state != JOB_QUEUED && !job_state_ended(job->state);
     if (job->forming.generation && job->forming.generation <= job->current.generation)
         return BROKEN(err, "job %s forms an old generation", job->id);
     if (job->current.generation >= job->next_generation ||
@@ -211,6 +213,9 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
             return BROKEN(err, "job %s: a uid beyond the next", job->id);
         if (check_stray(job, worker, err))
             return err->code;
+        if (begun && !cluster_node(cluster, worker->node))
+            return BROKEN(err, "job %s: node %s of uid %llu is forgotten", job->id, worker->node,
+                          (unsigned long long)worker->uid);
     }
     if (job->stalled_wall_ms && job->state != JOB_RUNNING)
         return BROKEN(err, "job %s is %s and reported as stalled", job->id,
@@ -250,6 +255,24 @@ static int check_begun(const struct cluster *cluster, struct error *err)
     return begun ? BROKEN(err, "job %s has ended and is among the begun ones", begun->id) : 0;
 }
 
+/* Shares of join tokens are counted as nodes come and go; here they are counted again. */
+static int check_let_in(const struct cluster *cluster, struct error *err)
+{
+    struct strmap counts = {0};
+    int rc = 0;
+    for (const struct node *node = cluster_first_node(cluster); node;
+         node = cluster_next_node(cluster, node)) {
+        intptr_t count = (intptr_t)strmap_get(&counts, node->let_in_by);
+        insist(strmap_set(&counts, node->let_in_by, (void *)(count + 1), NULL) == 0);
+    }
+    for (const struct map_entry *e = strmap_first(&counts); e && !rc; e = map_next(e))
+        if (e->name[0] && (intptr_t)e->value != cluster_nodes_let_in_by(cluster, e->name))
+            rc = BROKEN(err, "token %s let in %d nodes, counted are %d", e->name,
+                        (int)(intptr_t)e->value, cluster_nodes_let_in_by(cluster, e->name));
+    strmap_fini(&counts);
+    return rc;
+}
+
 int invariant_check(const struct cluster *cluster, struct error *err)
 {
     struct error own = {0};
@@ -268,9 +291,11 @@ int invariant_check(const struct cluster *cluster, struct error *err)
             rc = check_port(cluster, &ports, job, &job->forming, err);
     }
     strmap_fini(&ports);
+    if (!rc)
+        rc = check_begun(cluster, err);
     if (rc)
         return rc;
-    return check_begun(cluster, err);
+    return check_let_in(cluster, err);
 }
 
 struct seen { /* a job after the previous step */

@@ -14,7 +14,9 @@
  *   generations  only rise: current < forming < next
  *   states       a job's state and its groups agree; ended jobs run nothing
  *   ports        no two active jobs have the same port of one address
- *   begun        the begun jobs are those that are neither queued nor ended */
+ *   begun        the begun jobs are those that are neither queued nor ended
+ *   forgotten    no begun job has a worker on a node that is not known
+ *   shares       the nodes counted for a join token are the known ones that it let in */
 int invariant_check(const struct cluster *cluster, struct error *err);
 
 /* Invariants across steps, compared with `memory`: ended states stay, generations and versions

@@ -34,6 +34,7 @@ enum {
     RESIZE_SETTLE_MS = 30000, /* run time before a gang restarts in order to grow; doubled with each
                                * growth, up to GROW_BACKOFF_MAX_MS */
     RESIZE_CAPACITY_MS = 10000, /* and nodes were free for this long */
+    BRIEF_NODE_MS = 3600000, /* a lost node that was here for less is the first to be forgotten */
 };
 
 #endif

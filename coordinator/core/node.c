@@ -12,6 +12,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/core/node_state.h"
 #include "coordinator/core/report.h"
+#include "coordinator/model/cluster_nodes.h"
 #include "coordinator/model/gang.h"
 #include "coordinator/model/reason.h"
 
@@ -135,6 +136,8 @@ static void apply_facts(struct step *step, struct node *node, const struct node 
     }
     if (facts->key[0])
         memcpy(node->key, facts->key, sizeof(node->key));
+    if (facts->let_in_by[0])
+        cluster_set_let_in_by(step->cluster, node, facts->let_in_by);
     cluster_move_node(step->cluster, node, facts->address);
     memcpy(node->version, facts->version, sizeof(node->version));
     node->slots = facts->slots;

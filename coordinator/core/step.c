@@ -11,6 +11,7 @@
 #include "coordinator/core/lease.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/node.h"
+#include "coordinator/core/node_forget.h"
 #include "coordinator/core/place.h"
 #include "coordinator/core/scale.h"
 #include "coordinator/core/step_state.h"
@@ -106,6 +107,9 @@ static void dispatch_event(struct step *step)
         break;
     case EVENT_TENANT_SET:
         tenant_set(step);
+        break;
+    case EVENT_NODES_FORGET:
+        nodes_forget(step);
         break;
     }
 }

@@ -11,7 +11,8 @@
  *
  *     step
  *     job, place                               events about jobs; the pass over the queue
- *     node, scale, tenant, checkpoint, why     other events, and a question
+ *     node, node_forget, scale, tenant,        other events, and a question
+ *       checkpoint, why
  *     evict, resize, report, group             what follows from evictions, reports, groups
  *     restart, reform, lease, runtime          a failure, a lost node, a limit
  *     stop, spare                              how workers and jobs end

@@ -35,6 +35,7 @@ void cluster_free(struct cluster *cluster)
     map_fini(&cluster->flexible);
     map_fini(&cluster->waiting);
     strmap_fini(&cluster->nodes);
+    strmap_fini(&cluster->let_in);
     strmap_fini(&cluster->jobs_by_id);
     strmap_fini(&cluster->jobs_by_name);
     strmap_fini(&cluster->jobs_by_key);
@@ -81,19 +82,6 @@ void cluster_remove_job(struct cluster *cluster, struct job *job)
 struct rng *cluster_rng(struct cluster *cluster)
 {
     return &cluster->rng;
-}
-
-int cluster_add_node(struct cluster *cluster, struct node *node, struct error *err)
-{
-    if (strmap_count(&cluster->nodes) >= CLUSTER_NODES_MAX)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "the cluster can have at most %d nodes",
-                         CLUSTER_NODES_MAX);
-    if (cluster_node(cluster, node->name))
-        return error_set(err, E_ALREADY_EXISTS, "node '%s' exists", node->name);
-    if (strmap_set(&cluster->nodes, node->name, node, NULL))
-        return error_set(err, E_RESOURCE_EXHAUSTED, "out of memory");
-    node->entry = strmap_find(&cluster->nodes, node->name);
-    return 0;
 }
 
 static int index_job(struct cluster *cluster, struct job *job)

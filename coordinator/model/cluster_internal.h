@@ -9,6 +9,7 @@
 
 struct cluster {
     struct strmap nodes;
+    struct strmap let_in; /* id of a join token -> number of its nodes (cluster_nodes.c) */
     struct map jobs, active, begun, flexible; /* by sequence */
     struct map waiting;                       /* by priority, then sequence */
     struct strmap jobs_by_id;

@@ -79,6 +79,7 @@ struct reason {
     X(COORDINATOR_RESTARTED, coordinator_restarted, "the coordinator restarted")                   \
     X(LEASE_EXPIRED, lease_expired, "it was silent for longer than its lease")                     \
     X(PEERS_SAW_IT_DIE, peers_saw_it_die, "its connection is lost and its peers lost its ranks")   \
+    X(FORGOTTEN, forgotten, "it was lost for a long time, or others were lost later")              \
     X(ADMINISTRATOR, administrator, "an administrator set it")
 
 enum reason_kind {

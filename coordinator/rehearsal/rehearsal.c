@@ -200,6 +200,7 @@ static void perform_action(struct simulation *sim, const struct action *action)
         disarm_lease(sim, action->node);
         break;
     case ACTION_STORE_JOB:
+    case ACTION_FORGET_NODE:
     case ACTION_WAKE_AT:
         break;
     }

@@ -317,7 +317,7 @@ def test_a_clock_that_jumped_while_no_coordinator_ran_deletes_nothing(make_clust
     ahead.write_text("400\n")
     monkeypatch.setenv("LD_PRELOAD", str(library))
     cluster.start_coordinator()
-    wait_for("it notices", 20, lambda: "no job is forgotten by age" in cluster.log("coordinator.log"))
+    wait_for("it notices", 20, lambda: "nothing is forgotten by age" in cluster.log("coordinator.log"))
     time.sleep(1)
     assert {job["id"] for job in cluster.rest("GET", "/v1/jobs")[1]["jobs"]} == set(jobs)
 

@@ -1,20 +1,34 @@
-/* A coordinator that keeps few jobs: in some worlds it forgets what ended while all else goes on.
- * It forgets only what it may (coordinator/retention.h), for good, and in the end all it should. */
+/* A coordinator that keeps few jobs and nodes: in some worlds it forgets what ended or was lost
+ * while all else goes on. It forgets only what it may (coordinator/retention.h, node_retention.h);
+ * jobs for good, and in the end all it should; a node that comes back joins again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/str.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/tenant.h"
+#include "coordinator/node_retention.h"
 #include "coordinator/retention.h"
 #include "tests/sim/stage.h"
+
+static void keep_few_nodes(struct stage *stage)
+{
+    enum { KEEP_MS_MIN = LEASE_MS, KEEP_MS_MAX = 20000 };
+    static const double few_chance = 0.7;
+    struct rng rng;
+    rng_seed(&rng, ~stage->world->seed - 1);
+    if (rng_chance(&rng, few_chance))
+        stage->keep_nodes_ms = rng_between(&rng, KEEP_MS_MIN, KEEP_MS_MAX);
+}
 
 void keeping_init(struct stage *stage)
 {
     enum { KEEP_JOBS_MAX = 3, KEEP_MS_MIN = 500, KEEP_MS_MAX = 30000 };
     static const double few_chance = 0.3, short_chance = 0.5;
     struct rng rng; /* not drawn from the world's: the other worlds stay what they were */
+    keep_few_nodes(stage);
     rng_seed(&rng, ~stage->world->seed);
     if (!rng_chance(&rng, few_chance))
         return;
@@ -62,9 +76,42 @@ static bool may_be_forgotten(struct stage *stage, const struct cluster *cluster,
            has_ended(stage, id);
 }
 
+/* What an operator set goes with the node, after a longer time. */
+static void check_forgotten_node(struct stage *stage, int at)
+{
+    const struct sim_known *known = &stage->known[at];
+    const struct clock *clock = &stage->coordinator_program->env.clock;
+    const char *name = stage->nodes[at].name;
+    int64_t silent_ms = clock->wall_ms(clock->self) - known->seen_wall_ms;
+    int64_t times = known->set_aside ? RETENTION_SET_ASIDE_TIMES : 1;
+    if (!stage->keep_nodes_ms || silent_ms <= stage->keep_nodes_ms * times)
+        world_fail(stage->world, "node %s was seen %lld ms ago, and is forgotten", name,
+                   (long long)silent_ms);
+    stage->operators->nodes[at].holds = false;
+    stage->nodes_forgotten++;
+    world_note(stage->world, "node %s is forgotten", name);
+}
+
+static void check_nodes(struct stage *stage, const struct cluster *cluster)
+{
+    bool another = stage->looked_at != cluster; /* read back from the store */
+    for (int i = 0; i < stage->nodes_count; i++) {
+        struct sim_known *known = &stage->known[i];
+        const struct node *node = cluster_node(cluster, stage->nodes[i].name);
+        if (known->known && !node && !another)
+            check_forgotten_node(stage, i);
+        *known = (struct sim_known){.known = node};
+        if (node)
+            *known = (struct sim_known){.known = true,
+                                        .set_aside = node->want_cordon || node->want_drain,
+                                        .seen_wall_ms = node->seen_wall_ms};
+    }
+}
+
 void keeping_check(struct stage *stage, const struct cluster *cluster)
 {
     char id[JOB_ID_MAX + 1];
+    check_nodes(stage, cluster);
     for (uint64_t gone; (gone = invariant_vanished(stage->memory, cluster));) {
         (void)str_printf(id, sizeof(id), "j%llu", (unsigned long long)gone);
         if (!may_be_forgotten(stage, cluster, id))

@@ -24,7 +24,7 @@ enum {
     PROCESSES_MAX = 64,
     RESULT_MAX = 1200,
     ALSO_MAX = 1000,
-    FAULTS_COUNTED = 13,
+    FAULTS_COUNTED = 14,
 };
 
 struct options {
@@ -97,7 +97,8 @@ static void run_world(uint64_t seed, bool trace, struct result *ret)
                     stage->disk_failures,
                     stage->changes,
                     stage->restores,
-                    stage->forgotten};
+                    stage->forgotten,
+                    stage->nodes_forgotten};
     memcpy(ret->faults, faults, sizeof(faults));
     memcpy(ret->failure, world->failure, sizeof(world->failure));
 }
@@ -212,11 +213,12 @@ static int run_all(const struct options *options)
         "%lld worlds, %lld failed; %.1f h of virtual time, %llu happenings; coordinator "
         "crashes %d, agent crashes %d, machines lost %d, networks cut %d, workers killed "
         "%d, stores failing %d, workers hung %d, programs stalled %d, clocks jumped %d, "
-        "disks failing %d, changes by operators %d, stores restored %d, jobs forgotten %d\n",
+        "disks failing %d, changes by operators %d, stores restored %d, jobs forgotten %d, "
+        "nodes forgotten %d\n",
         (long long)sum.done, (long long)sum.failed, (double)sum.virtual_ms / 3600000,
         (unsigned long long)sum.happenings, sum.faults[0], sum.faults[1], sum.faults[2],
         sum.faults[3], sum.faults[4], sum.faults[5], sum.faults[6], sum.faults[7], sum.faults[8],
-        sum.faults[9], sum.faults[10], sum.faults[11], sum.faults[12]);
+        sum.faults[9], sum.faults[10], sum.faults[11], sum.faults[12], sum.faults[13]);
     return sum.failed ? 1 : 0;
 }
 

@@ -63,7 +63,8 @@ void stage_start_coordinator(struct stage *stage)
                                           .pass_gap_ms =
                                               stage->world->seed % GAP_EVERY == 0 ? GAP_MS : 0,
                                           .keep_jobs = stage->keep_jobs,
-                                          .keep_ms = stage->keep_ms};
+                                          .keep_ms = stage->keep_ms,
+                                          .keep_nodes_ms = stage->keep_nodes_ms};
     struct error err = {0};
     if (stage->store_lost)
         return;
@@ -80,6 +81,7 @@ void stage_start_coordinator(struct stage *stage)
     }
     stage->coordinator_since_ms = stage->world->now_ms;
     stage->looked_at = NULL;
+    memset(stage->known, 0, sizeof(stage->known)); /* a backup may know other nodes */
     program->after_turn = coordinator_after_turn;
     program_run(program);
 }

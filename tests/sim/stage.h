@@ -108,9 +108,14 @@ struct stage {
     bool calm;       /* faults are over */
     int keep_jobs;   /* by the coordinator; 0 = so many that none goes */
     int64_t keep_ms;
+    int64_t keep_nodes_ms; /* lost ones; 0 = so long that none goes */
+    struct sim_known {     /* a node as of the last turn */
+        bool known, set_aside;
+        int64_t seen_wall_ms;
+    } known[SIM_NODES_MAX];
     /* what happened, for the summary */
     int coordinator_crashes, agent_crashes, node_losses, cuts, kills, store_failures;
-    int restores, hangs, stalls, clock_jumps, disk_failures, changes, forgotten;
+    int restores, hangs, stalls, clock_jumps, disk_failures, changes, forgotten, nodes_forgotten;
 };
 
 const char *stage_url(void); /* of the coordinator */
@@ -145,8 +150,8 @@ void backup_init(struct stage *stage, int64_t until_ms);
 /* No number of a job that is forgotten by a restore is given to another. */
 void backup_check(struct stage *stage, const struct cluster *cluster);
 
-/* keeping.c: how much the coordinator keeps; what it forgets; all that it should, once `done_ms`
- * have passed since the last job ended */
+/* keeping.c: how much the coordinator keeps; which jobs and nodes it forgets; all that it should,
+ * once `done_ms` have passed since the last job ended */
 void keeping_init(struct stage *stage);
 void keeping_check(struct stage *stage, const struct cluster *cluster);
 int64_t keeping_done_ms(const struct stage *stage);

@@ -74,7 +74,10 @@ static void start(struct world *world)
                                           .rpc_url = "nowhere://",
                                           .version = "test",
                                           .keep_jobs = world->keep_jobs,
-                                          .keep_ms = world->keep_ms};
+                                          .keep_ms = world->keep_ms,
+                                          .keep_nodes = world->keep_nodes,
+                                          .keep_nodes_ms = world->keep_nodes_ms,
+                                          .pin = world->pin};
     cr_assert_eq(coordinator_new(&options, &world->env, world->loop, world->store,
                                  &world->coordinator, &err),
                  0, "%s", err.text);
@@ -159,6 +162,7 @@ void call_start(struct world *world, const struct call *call, struct answer *ret
         .idempotency_key = call->key ? call->key : "",
         .deadline_ms = world->now_ms + (call->timeout_ms ? call->timeout_ms : 10000),
         .peer = call->peer,
+        .peer_key = call->peer_key,
         .answer = answered,
         .arg = ret,
     };

@@ -26,6 +26,9 @@ struct world {
     struct coordinator *coordinator;
     int keep_jobs; /* of the next start; 0 = as usual */
     int64_t keep_ms;
+    int keep_nodes;
+    int64_t keep_nodes_ms;
+    const char *pin;       /* of the next start: nodes are who has their key; NULL = by name */
     int64_t wall_ahead_ms; /* a wall clock that was set wrongly */
     char admin[TOKEN_MAX], agent[TOKEN_MAX];
 };
@@ -54,6 +57,7 @@ struct call {
     const char *token, *key;
     int64_t timeout_ms; /* 0 = 10 s */
     uint64_t peer;
+    const char *peer_key; /* proved by the connection */
 };
 
 /* Start without a turn of the loop. `ret` must stay until done. */

@@ -103,6 +103,7 @@ static void perform(struct story *story, const struct action *action)
         story->stored_ledger = story_job(story, action->job)->ledger;
         break;
     case ACTION_STORE_NODE:
+    case ACTION_FORGET_NODE:
         note_stored(story, action->node);
         break;
     case ACTION_JOB_CHANGED:

@@ -1,0 +1,57 @@
+"""Ever new names of nodes: whoever has a join token fills the cluster with nodes that come and go.
+
+| attack | door | what must hold |
+|---|---|---|
+| nodes that join and fall silent | RegisterNode | they are forgotten; living nodes and what an administrator set stay |
+| the key of a forgotten node | RegisterNode, Poll, Report | it opens nothing without a token |
+"""
+import json
+import subprocess
+
+from localcluster import MUSTER, wait_for
+from wire import Peer, number, text
+
+def registration(name, incarnation=1001):
+    return text(1, name) + number(2, incarnation) + text(3, "127.0.0.1") + number(4, 1) + number(11, 21000) + number(12, 21999)
+
+
+def new_key(folder):
+    subprocess.run([str(MUSTER), "tls", "init", "--data", str(folder)], check=True, capture_output=True)
+    return folder / "server.pem"
+
+
+def states(cluster):
+    return {node["name"]: node["state"] for node in json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"]}
+
+
+def test_nodes_that_come_and_go_are_forgotten_and_their_keys_open_nothing(make_cluster, tmp_path):
+    cluster = make_cluster(nodes=0, coordinator=False)
+    cluster.start_coordinator(extra=("--keep-nodes-for", "4s"))
+    cluster.start_agent("living")
+    cluster.wait_nodes(1)
+    token = cluster.muster("token", "create", "stolen", "--role", "agent", check=True).stdout.split()[0].split(".")[0]
+    keys = {f"junk{i}": new_key(tmp_path / f"junk{i}") for i in range(8)}
+    for name, key in keys.items():
+        with Peer(cluster.rpc, keys=key) as peer:
+            assert peer.call("Nodes.RegisterNode", registration(name), token=token)[0] == "OK"
+    cluster.muster("rekey", "junk1", check=True)
+    version = cluster.rest("GET", "/v1/nodes")[1]["version"]
+    assert set(states(cluster)) == {"living", *keys}
+    with Peer(cluster.rpc, keys=keys["junk0"], timeout=120) as peer:
+        assert peer.call("Nodes.RegisterNode", registration("junk0"))[0] == "OK", "a key that is known needs no token"
+        wait_for("the silent ones are forgotten", 80, lambda: set(states(cluster)) == {"living", "junk1"}, every=0.5)
+        for method, message in (("RegisterNode", registration("junk0")), ("Poll", text(1, "junk0") + number(2, 1001)), ("Report", text(1, "junk0") + number(2, 1001) + number(3, 1))):
+            assert peer.call("Nodes." + method, message)[0] in ("NOT_FOUND", "UNAUTHENTICATED"), method
+    assert states(cluster)["living"] == "ready"
+    told = cluster.rest("GET", f"/v1/nodes?since={version}")[1]
+    assert set(told["forgotten"]) == set(keys) - {"junk1"} and not told.get("whole"), told
+    audit = json.loads(cluster.muster("events", "--audit", "-o", "json", check=True).stdout)["entries"]
+    assert {entry["object"] for entry in audit if entry["method"] == "ForgetNode"} == set(keys) - {"junk1"}
+    with Peer(cluster.rpc, keys=keys["junk1"]) as peer:
+        assert peer.call("Nodes.RegisterNode", registration("junk1", 1002), token=token)[0] != "OK", "`muster rekey` took the name from it"
+    with Peer(cluster.rpc, keys=keys["junk2"]) as peer:
+        assert peer.call("Nodes.RegisterNode", registration("junk2", 1002), token=token)[0] == "OK", "as a new node"
+    cluster.kill_coordinator()
+    cluster.start_coordinator(extra=("--keep-nodes-for", "4s"))
+    assert set(states(cluster)) == {"living", "junk1", "junk2"}
+
