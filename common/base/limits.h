@@ -34,6 +34,9 @@
     X(WORKER_CALLS, 64, worker_calls, "open calls of one worker at its agent", CLOSE_SOME)         \
     X(WORKER_FORWARDS, 32, worker_forwards, "calls of one worker that its agent passes on",        \
       "wait for answers before asking the board again")                                            \
+    X(TOKEN_NODES, 10000, token_nodes, "known nodes that one join token let in",                   \
+      "muster token create NAME --role agent makes another; or its lost nodes are forgotten: "     \
+      "--keep-nodes of the coordinator")                                                           \
     X(BOARD_BYTES, 16 << 20, board_bytes, "bytes on the board of one generation",                  \
       "leave large data in files")                                                                 \
     X(TENANT_BOARD_BYTES, 64 << 20, tenant_board_bytes,                                            \

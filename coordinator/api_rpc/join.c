@@ -7,6 +7,7 @@
 #include "common/base/str.h"
 #include "coordinator/api_rpc/service_audit.h"
 #include "coordinator/api_rpc/service_state.h"
+#include "coordinator/model/cluster_nodes.h"
 
 enum { JOIN_LOG_MS = 1000 };
 
@@ -69,6 +70,17 @@ static int check_uses(const struct store_token *token, struct error *err)
     return E_UNAUTHENTICATED;
 }
 
+/* One token must not fill the places of all. */
+static int check_share(struct service *service, const struct store_token *token,
+                       const struct node *known, struct error *err)
+{
+    bool counted = known && strcmp(known->let_in_by, token->id) == 0;
+    int count = cluster_nodes_let_in_by(service_cluster(service), token->id);
+    if (counted || count < MAX_TOKEN_NODES)
+        return 0;
+    return budget_refuse(&service->budgets, LIMIT_TOKEN_NODES, err);
+}
+
 /* A caller can be refused thousands of times a second; the audit trail counts them all. */
 static void log_refusal(struct service *service, const struct join *join, const char *key,
                         const struct node *facts, const struct error *err)
@@ -88,12 +100,15 @@ static void log_refusal(struct service *service, const struct join *join, const 
 
 /* The key of a node that was forgotten in this very turn is still valid. It lets nothing in. */
 static int check_new(struct service *service, const struct store_token *caller, const char *key,
-                     struct error *err)
+                     const struct node *known, struct error *err)
 {
     if (service->options.keyed && caller == access_node(service->access, key))
         return error_set(err, E_UNAVAILABLE, "node '%s' was forgotten: register again",
                          caller->name);
-    return check_uses(caller, err);
+    int rc = check_uses(caller, err);
+    if (rc)
+        return rc;
+    return check_share(service, caller, known, err);
 }
 
 int join_check(struct service *service, struct join *join, const char *key, struct node *facts,
@@ -105,7 +120,7 @@ int join_check(struct service *service, struct join *join, const char *key, stru
         rc = check_key(service, known, key, facts, err);
     join->is_new = !known || (service->options.keyed && strcmp(known->key, key) != 0);
     if (!rc && join->is_new)
-        rc = check_new(service, join->caller, key, err);
+        rc = check_new(service, join->caller, key, known, err);
     if (rc) {
         log_refusal(service, join, key, facts, err);
         return rc;

@@ -4,12 +4,17 @@
 |---|---|---|
 | nodes that join and fall silent | RegisterNode | they are forgotten; living nodes and what an administrator set stay |
 | the key of a forgotten node | RegisterNode, Poll, Report | it opens nothing without a token |
+| all places taken by one token | RegisterNode | another token still lets a node in |
 """
 import json
 import subprocess
+import time
 
 from localcluster import MUSTER, wait_for
 from wire import Peer, number, text
+
+SHARE = 10000  # token_nodes of common/base/limits.h
+
 
 def registration(name, incarnation=1001):
     return text(1, name) + number(2, incarnation) + text(3, "127.0.0.1") + number(4, 1) + number(11, 21000) + number(12, 21999)
@@ -55,3 +60,23 @@ def test_nodes_that_come_and_go_are_forgotten_and_their_keys_open_nothing(make_c
     cluster.start_coordinator(extra=("--keep-nodes-for", "4s"))
     assert set(states(cluster)) == {"living", "junk1", "junk2"}
 
+
+def test_one_join_token_does_not_take_the_places_of_all(make_cluster):
+    """Over a Unix socket, where a connection may register many names: 10,000 keys would take minutes to make."""
+    cluster = make_cluster(nodes=0, coordinator=False)
+    cluster.rpc = f"ipc://{cluster.folder}/rpc.sock"
+    cluster.start_coordinator()
+    stolen, other = (cluster.muster("token", "create", name, "--role", "agent", check=True).stdout.split()[0].split(".")[0] for name in ("stolen", "other"))
+    with Peer(cluster.rpc) as peer:
+        begun = time.monotonic()
+        for first in range(0, SHARE, 100):
+            for i in range(first, first + 100):
+                peer.send("Nodes.RegisterNode", registration(f"junk{i}"), token=stolen)
+            assert {peer.answer()[0] for _ in range(100)} == {"OK"}, first
+        print(f"{SHARE} nodes in {time.monotonic() - begun:.1f} s")
+        code, told, _ = peer.call("Nodes.RegisterNode", registration("one-more"), token=stolen)
+        assert code == "RESOURCE_EXHAUSTED" and "token_nodes" in told, (code, told)
+        assert peer.call("Nodes.RegisterNode", registration("junk7", 1002), token=stolen)[0] == "OK", "a known node comes back"
+        assert peer.call("Nodes.RegisterNode", registration("ours"), token=other)[0] == "OK"
+    known = states(cluster)
+    assert len(known) == SHARE + 1 and "one-more" not in known and "ours" in known

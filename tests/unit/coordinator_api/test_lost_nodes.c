@@ -1,9 +1,10 @@
-/* Lost nodes are forgotten in the cluster, on disk, in lists and in what the service keeps of
- * them. */
+/* Lost nodes are forgotten in the cluster, on disk, in lists and in what the service keeps of them;
+ * and a join token has a share of the places. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/limits.h"
 #include "common/base/str.h"
 #include "coordinator/api_rpc/access.h"
 #include "coordinator/api_rpc/service.h"
@@ -216,6 +217,70 @@ Test(lost_nodes, keys_of_forgotten_nodes_let_nothing_in_without_a_token)
     service_peer_gone(coordinator_service(world.coordinator), 5);
     pass_hours(2); /* its entry is freed: a sanitizer sees what still points to it */
     cr_expect_eq(join(&n1, &err), 0, "%s", err.text);
+}
+
+static void make_token(const char *name, char ret[TOKEN_TEXT_MAX])
+{
+    struct answer answer;
+    Muster__CreateTokenRequest message = MUSTER__CREATE_TOKEN_REQUEST__INIT;
+    message.name = (char *)(uintptr_t)name;
+    message.role = "agent";
+    const Muster__CreateTokenAnswer *got = client(&world, "CreateToken", &message, &answer);
+    (void)str_copy(ret, TOKEN_TEXT_MAX, got->plain);
+    ret[strcspn(ret, ".")] = 0; /* the cluster's pin is not sent */
+    answer_fini(&answer);
+}
+
+static void rekey(const char *name)
+{
+    struct answer answer;
+    Muster__SetNodeRequest message = MUSTER__SET_NODE_REQUEST__INIT;
+    message.name = (char *)(uintptr_t)name;
+    message.action = "rekey";
+    client(&world, "SetNode", &message, &answer);
+    answer_fini(&answer);
+}
+
+static void fill_share(const char *token)
+{
+    char name[NAME_LENGTH_MAX + 1];
+    struct node_call node = {.name = name, .token = token, .key = name};
+    for (int i = 0; i < MAX_TOKEN_NODES; i++) {
+        (void)str_printf(name, sizeof(name), "junk%d", i);
+        cr_assert_eq(join(&node, NULL), 0, "%s", name);
+    }
+}
+
+Test(lost_nodes, one_token_does_not_fill_all_places_and_its_share_comes_back)
+{
+    char other[TOKEN_TEXT_MAX];
+    struct error err;
+    uint64_t version = 0;
+    world.keep_nodes_ms = HOUR_MS;
+    world.pin = "0123456789abcdef";
+    world_restart(&world);
+    make_token("other", other);
+    fill_share(world.agent);
+    struct node_call more = {.name = "more", .token = world.agent, .key = "more"};
+    cr_assert_eq(join(&more, &err), E_RESOURCE_EXHAUSTED);
+    cr_expect(strstr(err.text, "token_nodes") && strstr(err.hint, "muster token create"), "%s: %s",
+              err.text, err.hint);
+    struct node_call known = {.name = "junk0", .key = "junk0", .incarnation = 8};
+    cr_expect_eq(join(&known, &err), 0, "%s", err.text);
+    rekey("junk1");
+    known = (struct node_call){.name = "junk1", .token = world.agent, .key = "new"};
+    cr_expect_eq(join(&known, &err), 0, "it has a place already: %s", err.text);
+    more.token = other;
+    cr_expect_eq(join(&more, &err), 0, "another token has a share of its own: %s", err.text);
+    struct node_call last = {.name = "last", .token = other, .key = "last"};
+    cr_expect_eq(join(&last, &err), 0, "%s", err.text);
+    (void)nodes_since(&version);
+    pass_hours(2);
+    cr_assert_eq(cluster_nodes_count(coordinator_cluster(world.coordinator)), 1, "a fence stays");
+    cr_expect_str_eq(nodes_since(&version), "*junk1 ", "more than a list tells of: it is whole");
+    more.token = world.agent;
+    cr_expect_eq(join(&more, &err), 0, "%s", err.text);
+    cr_expect_str_eq(nodes_since(&version), "more ");
 }
 
 Test(lost_nodes, shares_are_counted_over_restarts)
