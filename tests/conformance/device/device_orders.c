@@ -308,6 +308,8 @@ static void its_memory_ends(void)
     void *most = device_buffer(device, 900);
     CHECK(device_memory_new(device, 101, &more, NULL) == WK_ENOMEM);
     void *pinned = pinned_buffer(device, 1000); /* is not the device's */
+    struct numbers *numbers = NULL;
+    CHECK(numbers_new(device, 13, &numbers, NULL) == WK_ENOMEM && !numbers);
     void *rest = device_buffer(device, 100);
     device_memory_free(device, most, 900);
     most = device_buffer(device, 900);
