@@ -40,8 +40,9 @@ LONG_FILES = ["test_moves.py", "test_training.py", "test_bad_input.py", "test_ki
 LONG_FUZZERS, LONG_FUZZ_SECONDS = ["tls", "call", "hub", "rest"], 180
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
 TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups", "comm_arenas",
-                "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair"]
-TSAN_TESTS = "^(test_loop_threads|unit_session|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
+                "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair",
+                "device_rehearsal", "device_orders", "device_fibers"]
+TSAN_TESTS = "^(test_loop_threads|unit_session|device_rehearsal|device_orders|device_fibers|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
 
 
 class Failed(Exception):

@@ -32,7 +32,8 @@ int device_failure(const struct device *device, struct error *err)
 {
     if (!device->code)
         return 0;
-    const char *text = device->failure ? device->failure->text : "no memory for its sentence";
+    const struct error *failure = device->failure;
+    const char *text = failure ? failure->text : "no memory for its sentence";
     return error_set(err, device->code, "device %s: %s", device->ops->name, text);
 }
 
@@ -177,15 +178,19 @@ int queue_write(struct queue *queue, void *to, const void *from, size_t bytes, s
 void queue_fail(struct queue *queue, int code, const char *fmt, ...)
 {
     struct device *device = queue->device;
+    struct error *failure = calloc(1, sizeof(*failure)), *none = NULL;
     insist(code < 0);
-    if (device->code)
+    if (failure) {
+        va_list args;
+        va_start(args, fmt);
+        (void)vsnprintf(failure->text, sizeof(failure->text), fmt, args);
+        va_end(args);
+    }
+    /* The sentence first: a thread that reads the code finds it. */
+    if (failure && !atomic_compare_exchange_strong(&device->failure, &none, failure)) {
+        free(failure);
         return;
-    device->code = code;
-    device->failure = calloc(1, sizeof(*device->failure));
-    if (!device->failure)
-        return;
-    va_list args;
-    va_start(args, fmt);
-    (void)vsnprintf(device->failure->text, sizeof(device->failure->text), fmt, args);
-    va_end(args);
+    }
+    int zero = 0;
+    (void)atomic_compare_exchange_strong(&device->code, &zero, code);
 }

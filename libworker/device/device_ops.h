@@ -8,6 +8,8 @@
 #ifndef DEVICE_DEVICE_OPS_H
 #define DEVICE_DEVICE_OPS_H
 
+#include <stdatomic.h>
+
 #include "libworker/device/device.h"
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
@@ -51,8 +53,8 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     int n_queues;
-    int code; /* of its failure; 0: none. Implementations run no work when it is set. */
-    struct error *failure; /* its sentence; NULL if there was no memory for it */
+    _Atomic int code; /* of its failure; 0: none. Implementations run no work when it is set. */
+    struct error *_Atomic failure; /* its sentence; NULL if there was no memory for it */
 };
 
 struct queue {

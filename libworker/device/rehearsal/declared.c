@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "common/base/assert.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/memory.h"
 
 /* Segments and the gaps before, between and after them. */
@@ -195,10 +196,20 @@ static void settle(struct opened *o)
             poison_fill(o->parts[i].at, o->parts[i].bytes, 0);
 }
 
-void declared_run(struct rehearsal *r, struct queue *queue, const struct work *work)
+/* On the queue's fiber. */
+static void run_launch(void *arg)
 {
+    struct work *work = arg;
+    fiber_acquire(work);
+    work->run(work->queue, work->args);
+    fiber_release(work->tag);
+}
+
+void declared_run(struct rehearsal *r, struct work *work)
+{
+    struct fiber *fiber = line_of(work->queue)->fiber;
     if (!work->n_segments) {
-        work->run(queue, work->args);
+        fiber_call(fiber, run_launch, work);
         return;
     }
     struct opened o = {.rehearsal = r, .work = work};
@@ -207,11 +218,12 @@ void declared_run(struct rehearsal *r, struct queue *queue, const struct work *w
     o.first = malloc(o.bytes);
     insist(o.saved && o.first);
     protect(&o, PROT_READ | PROT_WRITE);
+    fiber_hide_begin();
     copy_out(&o, o.saved);
     bool right = true;
     for (int pass = 0; pass < 2 && right && !r->base.code; pass++) {
         prepare(&o, pass);
-        work->run(queue, work->args);
+        fiber_call(fiber, run_launch, work);
         right = check_unwritten(&o, pass);
         if (pass == 0)
             copy_out(&o, o.first);
@@ -219,6 +231,7 @@ void declared_run(struct rehearsal *r, struct queue *queue, const struct work *w
             right = check_results(&o);
     }
     settle(&o);
+    fiber_hide_end();
     protect(&o, PROT_NONE);
     free(o.saved);
     free(o.first);

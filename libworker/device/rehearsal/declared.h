@@ -10,6 +10,6 @@ int declared_segments(const struct device_range *ranges, int n_ranges,
                       struct segment ret[SEGMENTS_MAX]);
 
 /* Run it with its segments open, twice (rehearsal.h), and report what it did beside them. */
-void declared_run(struct rehearsal *rehearsal, struct queue *queue, const struct work *work);
+void declared_run(struct rehearsal *rehearsal, struct work *work);
 
 #endif

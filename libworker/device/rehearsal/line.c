@@ -4,8 +4,10 @@
 
 #include <worker/error.h>
 
+#include "common/base/array.h"
 #include "common/base/assert.h"
 #include "libworker/device/rehearsal/declared.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/memory.h"
 
 struct line *line_new(struct rehearsal *r)
@@ -17,6 +19,7 @@ struct line *line_new(struct rehearsal *r)
         if (!line)
             return NULL;
         line->base.device = &r->base;
+        line->fiber = fiber_new();
         line->index = i;
         line->enqueued = line->done = r->counts[i];
         line->next = r->all;
@@ -34,6 +37,15 @@ static bool is_ready(const struct line *line)
     return work->run || line_of(work->wait.queue)->done >= work->wait.at;
 }
 
+/* What the queue does after a wait is after what the event is after. */
+static void run_wait(void *arg)
+{
+    struct work *work = arg;
+    fiber_acquire(work);
+    fiber_acquire(work->after);
+    fiber_release(work->tag);
+}
+
 static void run_first(struct rehearsal *r, struct line *line)
 {
     struct work *work = line->first;
@@ -47,11 +59,15 @@ static void run_first(struct rehearsal *r, struct line *line)
                        "it was to fail at \"%s\", the %juth piece of work", work->name,
                        (uintmax_t)r->ran);
         else
-            declared_run(r, &line->base, work);
+            declared_run(r, work);
         r->running = NULL;
+    } else {
+        fiber_call(line->fiber, run_wait, work);
     }
     line->done = work->at;
+    fiber_hide_begin(); /* the fiber has read it */
     free(work);
+    fiber_hide_end();
     r->pending--;
 }
 
@@ -79,6 +95,12 @@ void line_append(struct rehearsal *r, struct line *line, struct work *work)
 {
     while (r->pending >= LINE_PENDING_MAX && run_any(r))
         ;
+    work->queue = &line->base;
+    if (FIBERS) {
+        r->tags = array_reserve(r->tags, r->n_tags, &r->tags_capacity, sizeof(*r->tags));
+        work->tag = line->tag = r->tags[r->n_tags++] = malloc(1);
+        fiber_release(work);
+    }
     if (line->last)
         line->last->next = work;
     else
@@ -126,6 +148,10 @@ void lines_fini(struct rehearsal *r)
             rehearsal_found(r, "queue %d was not freed", line->index);
         drop_work(r, line);
         free(line->marks);
+        fiber_free(line->fiber);
         free(line);
     }
+    for (int i = 0; i < r->n_tags; i++)
+        free(r->tags[i]);
+    free(r->tags);
 }

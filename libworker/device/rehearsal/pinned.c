@@ -5,6 +5,7 @@
 
 #include "common/base/array.h"
 #include "common/base/crc32c.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/memory.h"
 
 struct span *pinned_of(const struct rehearsal *r, const void *at, size_t bytes)
@@ -82,6 +83,7 @@ static bool overlaps(const struct flight *a, const struct flight *b)
 void pinned_begin(struct rehearsal *r, struct span *span, const struct flight *flight)
 {
     open_all(span);
+    fiber_hide_begin();
     if (flight->fetch) {
         for (int i = 0; i < span->n_flights; i++)
             if (!span->flights[i].fetch && overlaps(&span->flights[i], flight))
@@ -96,6 +98,7 @@ void pinned_begin(struct rehearsal *r, struct span *span, const struct flight *f
             memcpy(span->view + first, span->at + first, end - first);
         }
     }
+    fiber_hide_end();
     span->flights =
         array_reserve(span->flights, span->n_flights, &span->flights_capacity, sizeof(*flight));
     span->flights[span->n_flights] = *flight;

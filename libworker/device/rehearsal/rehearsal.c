@@ -7,6 +7,7 @@
 #include <worker/error.h>
 
 #include "libworker/device/rehearsal/fault.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/line.h"
 #include "libworker/device/rehearsal/memory.h"
 #include "libworker/device/rehearsal/pinned.h"
@@ -15,11 +16,13 @@
 static void rehearsal_free(struct device *device)
 {
     struct rehearsal *r = rehearsal_of(device);
+    fiber_hide_begin(); /* after a failure the host has not waited for all */
     lines_fini(r);
     spans_fini(r);
     strmap_fini(&r->names);
     fault_unwatch();
     free(r);
+    fiber_hide_end();
 }
 
 static void *rehearsal_memory_new(struct device *device, enum memory_kind kind, size_t bytes)

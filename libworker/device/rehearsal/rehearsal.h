@@ -20,6 +20,9 @@
  * results show that it read them. A launch must therefore depend on nothing but its arguments and
  * ranges, and change nothing else. The program ends when there is no memory for this bookkeeping.
  *
+ * Host memory that launches share is in no range: ThreadSanitizer's build checks it, in which each
+ * queue is a thread (fiber.h).
+ *
  * One at a time in a process: memory protection and the SIGSEGV handler are the process's. One
  * thread. Sources: Fidge 1988 (vector clocks); Flanagan and Freund 2009 (FastTrack), for what to
  * keep of earlier accesses.

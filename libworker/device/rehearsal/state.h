@@ -3,6 +3,9 @@
  *     rehearsal.c ──► work.c ──► line.c ──► declared.c ──┐
  *         ├─────────────┴─────► pinned.c ───────────────┼──► memory.c ──► history.c
  *         └────────────────────► fault.c ────────────────┘
+ *
+ * fiber.c, below all of them but memory.c and history.c, makes each queue a thread to
+ * ThreadSanitizer.
  */
 #ifndef REHEARSAL_STATE_H
 #define REHEARSAL_STATE_H
@@ -49,6 +52,7 @@ enum { SEGMENTS_MAX = 2 * LAUNCH_RANGES_MAX };
 
 struct work {
     struct work *next;
+    struct queue *queue;
     const char *name;
     uint64_t at;       /* its number in its queue, from 1 */
     struct event wait; /* if `run` is NULL */
@@ -56,12 +60,14 @@ struct work {
     void *args;
     struct segment *segments;
     int n_segments;
+    void *tag, *after; /* fiber.h: of itself, and of what a wait is for */
 };
 
 /* The clock of a queue after its work `at`. */
 struct mark {
     uint64_t at;
     struct clock clock;
+    void *tag;
 };
 
 struct line {
@@ -74,6 +80,8 @@ struct line {
     struct clock clock;        /* of what is enqueued next, without the host's */
     struct mark *marks;        /* of recorded events that the host has not waited for */
     int n_marks, marks_capacity;
+    struct fiber *fiber;
+    void *tag; /* fiber.h: of the latest work */
 };
 
 struct rehearsal {
@@ -92,6 +100,8 @@ struct rehearsal {
     const struct work *running;
     uint64_t ran, pending; /* pieces of work */
     struct strmap names;   /* keys only */
+    void **tags;           /* of all work, in ThreadSanitizer's builds */
+    int n_tags, tags_capacity;
 };
 
 static inline struct rehearsal *rehearsal_of(struct device *device)

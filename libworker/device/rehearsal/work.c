@@ -6,6 +6,7 @@
 #include "common/base/array.h"
 #include "common/base/assert.h"
 #include "libworker/device/rehearsal/declared.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/line.h"
 #include "libworker/device/rehearsal/memory.h"
 #include "libworker/device/rehearsal/pinned.h"
@@ -152,12 +153,12 @@ struct event work_record(struct line *line)
         return event;
     line->marks =
         array_reserve(line->marks, line->n_marks, &line->marks_capacity, sizeof(*line->marks));
-    line->marks[line->n_marks++] = (struct mark){line->enqueued, line->clock};
+    line->marks[line->n_marks++] = (struct mark){line->enqueued, line->clock, line->tag};
     return event;
 }
 
 /* Join what is before the event. False: it is an event of a freed queue. */
-static bool join_event(struct rehearsal *r, struct clock *clock, struct event event)
+static bool join_event(struct rehearsal *r, struct event event, struct clock *clock, void **ret_tag)
 {
     const struct line *line = line_of(event.queue);
     if (line->freed) {
@@ -170,16 +171,19 @@ static bool join_event(struct rehearsal *r, struct clock *clock, struct event ev
     const struct mark *mark = mark_of(line, event.at);
     insist(mark);
     clock_join(clock, &mark->clock);
+    *ret_tag = mark->tag;
     return true;
 }
 
 void work_wait(struct rehearsal *r, struct line *line, struct event event)
 {
-    if (!may_enqueue(r, line, "queue_wait") || !join_event(r, &line->clock, event))
+    void *tag = NULL;
+    if (!may_enqueue(r, line, "queue_wait") || !join_event(r, event, &line->clock, &tag))
         return;
     struct work *work = work_new(&(struct device_launch){0}, NULL, 0);
     work->name = "queue_wait";
     work->wait = event;
+    work->after = tag;
     work->at = number_next(r, line);
     line_append(r, line, work);
 }
@@ -201,17 +205,19 @@ static void drop_marks(const struct rehearsal *r)
 void work_finish(struct rehearsal *r, struct event event)
 {
     struct clock host = r->host;
+    void *tag = NULL;
     if (r->running) {
         rehearsal_found(r, "launch \"%s\" waits", r->running->name);
         return;
     }
-    if (!join_event(r, &host, event))
+    if (!join_event(r, event, &host, &tag))
         return;
     lines_run_until(r, line_of(event.queue), event.at);
     if (r->base.code) {
         pinned_abandon(r);
         return;
     }
+    fiber_acquire(tag);
     r->host = host;
     drop_marks(r);
     pinned_release(r);

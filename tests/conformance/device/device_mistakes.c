@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/conformance/device/mistakes.h"
 #include "tests/conformance/device/programs.h"
@@ -208,6 +209,10 @@ int main(int argc, char **argv)
 {
     alarm(CHECK_LIMIT_S);
     int ran = 0;
+    if (FIBERS) {
+        printf("SKIPPED: device_mistakes: ThreadSanitizer reports mistakes itself\n");
+        return 0;
+    }
     for (const struct mistake *mistake = mistakes; mistake->name; mistake++) {
         if (argc > 1 && strcmp(argv[1], mistake->name) != 0)
             continue;

@@ -1,16 +1,18 @@
 /* Random programs on the rehearsal device: what it finds against an oracle that lists, for each
  * piece of work, all that is before it; and what programs without a mistake compute against a run
- * in the order of the calls. */
+ * in the order of the calls. Under ThreadSanitizer, which reports mistakes itself
+ * (device_fibers.c), all programs are without one. */
 #include <inttypes.h>
 
 #include <worker/error.h>
 
 #include "common/base/rng.h"
 #include "libworker/device/cpu.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/conformance/device/programs.h"
 
-enum { QUEUES = 4, WORK = 60, ELEMENTS = 1500, PROGRAMS = 1500 };
+enum { QUEUES = 4, WORK = 60, ELEMENTS = 1500, PROGRAMS = FIBERS ? 200 : 1500 };
 
 /* out[i] = (add ? out[i] : 0) + 3 * in[i] + more, in the order of i; in and out may overlap. */
 struct mix {
@@ -123,6 +125,8 @@ static void add_launch(struct program *p, struct rng *rng, double careful)
             rng_chance(rng, careful))
             let_wait(p, next.queue, i);
     }
+    if (p->n == WORK - 1)
+        return; /* perhaps there was no place for all waits */
     struct piece *piece = piece_add(p, next.queue);
     next.before = piece->before;
     *piece = next;
@@ -199,7 +203,7 @@ static struct program *rehearse(uint64_t seed, double careful)
 
 static void what_is_found_is_what_the_oracle_lists(void)
 {
-    static const double careful[] = {1, 0.98, 0.9};
+    static const double careful[] = {1, FIBERS ? 1 : 0.98, FIBERS ? 1 : 0.9};
     int with = 0, without = 0;
     for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
         struct program *p = rehearse(seed, careful[seed % 3]);
@@ -207,7 +211,7 @@ static void what_is_found_is_what_the_oracle_lists(void)
         free(p);
     }
     printf("%d programs with a mistake, %d without\n", with, without);
-    CHECK(with > PROGRAMS / 4 && without > PROGRAMS / 4);
+    CHECK((FIBERS || with > PROGRAMS / 4) && without > PROGRAMS / 4);
 }
 
 static void the_cpu_computes_the_same(void)
@@ -221,13 +225,15 @@ static void the_cpu_computes_the_same(void)
 }
 
 /* Which launches ran, in order; each runs twice. */
-static int trace[2 * WORK], n_trace;
+static int trace[2 * WORK];
+static _Atomic int n_trace; /* queues share it, in any order */
 
 static void run_trace(struct queue *queue, const void *args)
 {
     (void)queue;
-    if (n_trace < 2 * WORK)
-        trace[n_trace++] = *(const int *)args;
+    int i = n_trace++;
+    if (i < 2 * WORK)
+        trace[i] = *(const int *)args;
 }
 
 static void run_traced(uint64_t seed)
