@@ -26,7 +26,7 @@ void attention_spans(const struct kernel_attention *a, int64_t sample, int32_t *
         int64_t to = a->causal ? smaller(document_end, at + 1) : document_end;
         if (starts)
             from = larger(from, starts[i]);
-        if (a->window > 0) {
+        if (a->window > 0 && a->window < a->keys + a->length) {
             from = larger(from, at - a->window + 1);
             to = smaller(to, at + a->window);
         }

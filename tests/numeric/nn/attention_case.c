@@ -267,7 +267,7 @@ double attention_share(const struct attention_case *c, const int64_t at[4])
     int64_t before = a->keys - a->length, query = before + at[2];
     if (a->causal && at[3] > query)
         return -1;
-    if (a->window && (at[3] <= query - a->window || at[3] >= query + a->window))
+    if (a->window && llabs(at[3] - query) >= a->window)
         return -1;
     if (a->starts) {
         const int32_t *starts = a->starts + at[0] * a->length;
