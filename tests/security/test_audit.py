@@ -33,7 +33,7 @@ def together(count, what):
         return list(pool.map(lambda _: what(), range(count)))
 
 
-def test_denied_attempts_of_a_viewer_are_one_entry_a_minute(watched):
+def test_h6_denied_attempts_of_a_viewer_are_one_entry_a_minute(watched):
     before = entries(watched)
     statuses = together(3000, lambda: watched.rest("POST", "/v1/nodes/node1:cordon", {}, token=watched.tokens["viewer"])[0])
     assert set(statuses) <= {403, 429}, set(statuses)
@@ -96,7 +96,7 @@ def test_the_trail_goes_to_a_file_and_to_syslog(make_cluster, tmp_path):
     assert "mst_" not in trail.read_text()
 
 
-def test_no_text_of_others_draws_on_a_terminal(make_cluster, tmp_path):
+def test_m11_no_text_of_others_draws_on_a_terminal(make_cluster, tmp_path):
     cluster = make_cluster(nodes=1)
     job = cluster.rest("POST", "/v1/jobs", {"name": "drawn", "command": ["/bin/sh", "-c", "sleep 60; # " + ESCAPE], "resources": {"slots": 1}})[1]["id"]
     cluster.wait_state(job, "running")

@@ -22,7 +22,7 @@ def refused(answer):
     return answer[1]["error"]["message"]
 
 
-def test_one_folder_is_one_however_it_is_written(shared):
+def test_m9_one_folder_is_one_however_it_is_written(shared):
     assert submit(shared, "red", "/ckpt/a/b")[0] == 201
     for same in ("/ckpt/a/b", "/ckpt/a/./b", "/ckpt/a/x/../b", "/ckpt//a/b/", "/../ckpt/a/b"):
         status, answer = submit(shared, "red", same)
@@ -31,7 +31,7 @@ def test_one_folder_is_one_however_it_is_written(shared):
     assert submit(shared, "red", "/ckpt/a/bc")[0] == 201
 
 
-def test_a_member_takes_no_folder_that_another_tenants_job_used(shared):
+def test_m9_a_member_takes_no_folder_that_another_tenants_job_used(shared):
     job = submit(shared, "red", "/ckpt/red")[1]["id"]
     shared.muster("cancel", job, check=True)
     wait_for("red's has ended", 10, lambda: shared.job(job)["state"] == "cancelled")

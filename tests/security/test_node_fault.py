@@ -39,7 +39,7 @@ def node(cluster, name):
     return next(n for n in json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"] if n["name"] == name)
 
 
-def test_a_node_with_a_full_disk_fails_nobodys_job(full):
+def test_m12_a_node_with_a_full_disk_fails_nobodys_job(full):
     cluster = full
     fill(cluster.filler)
     job = cluster.submit("--", "/bin/true")

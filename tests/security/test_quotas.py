@@ -39,7 +39,7 @@ def refused(answer, quota, status=429):
     assert quota in error["message"] + error["hint"] and "muster tenant set" in error["hint"], error
 
 
-def test_a_member_that_floods_the_queue_takes_its_own_places_only(shared):
+def test_h4_a_member_that_floods_the_queue_takes_its_own_places_only(shared):
     cluster = shared()
     cluster.muster("tenant", "set", "blue", "--quota", "waiting_jobs=50", check=True)
     answers = [submit(cluster, "blue") for _ in range(51)]
@@ -72,7 +72,7 @@ def test_a_repeat_of_a_submit_is_answered_beyond_the_quota(shared):
     assert first[0] == 201 and again[0] in (200, 201) and again[1]["id"] == first[1]["id"], (first, again)
 
 
-def test_large_specs_fill_their_tenants_own_memory(shared):
+def test_h4_large_specs_fill_their_tenants_own_memory(shared):
     cluster = shared()
     cluster.muster("tenant", "set", "blue", "--quota", "spec_bytes=1MiB", check=True)
     large = [*TRUE, *["x" * 1000] * 200]
@@ -91,7 +91,7 @@ def test_submits_have_a_rate(shared):
     assert submit(cluster, "red")[0] == 201
 
 
-def test_a_members_flood_does_not_forget_others_jobs(shared):
+def test_h5_a_members_flood_does_not_forget_others_jobs(shared):
     cluster = shared("--keep-jobs", "40")
     kept = [submit(cluster, "red", name=f"kept{i}")[1]["id"] for i in range(5)]
     for job in kept:
@@ -121,7 +121,7 @@ def test_jobs_that_never_started_are_forgotten_first(make_cluster):
     assert cluster.rest("GET", f"/v1/jobs/{ran}")[0] == 200
 
 
-def test_a_member_raises_no_priority_above_its_tenants(make_cluster, shared):
+def test_m8_a_member_raises_no_priority_above_its_tenants(make_cluster, shared):
     cluster = shared()
     cluster.start_agent("node1", "--slots", "1")
     cluster.wait_nodes(1)

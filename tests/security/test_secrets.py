@@ -66,7 +66,7 @@ def wait_output(cluster, job, word="pid="):
     return wait_for(f"{job} says {word}", 60, lambda: (text := as_tenant(cluster, "red", "logs", job)) and word in text.stdout and text.stdout + text.stderr)
 
 
-def test_a_value_is_in_the_workers_environment_and_its_private_file_and_nowhere_else(make_shared):
+def test_m10_a_value_is_in_the_workers_environment_and_its_private_file_and_nowhere_else(make_shared):
     cluster = make_shared()
     job = start(cluster)
     text = wait_output(cluster, job)

@@ -46,7 +46,7 @@ def alive(pid):
         return False
 
 
-def test_a_lost_database_beside_tokens_is_no_new_cluster(make_cluster):
+def test_h8_a_lost_database_beside_tokens_is_no_new_cluster(make_cluster):
     cluster = make_cluster(nodes=1)
     job, workers = running_sleeper(cluster)
     cluster.kill_coordinator()
@@ -69,7 +69,7 @@ def test_a_lost_database_beside_tokens_is_no_new_cluster(make_cluster):
     assert cluster.job(job)["state"] == "running" and cluster.worker_processes("node1") == workers
 
 
-def test_agents_end_no_work_for_a_cluster_that_was_begun_anew(make_cluster):
+def test_h8_agents_end_no_work_for_a_cluster_that_was_begun_anew(make_cluster):
     cluster = make_cluster(nodes=1)
     _, workers = running_sleeper(cluster)
     cluster.kill_coordinator()
@@ -96,7 +96,7 @@ def test_agents_end_no_work_for_a_cluster_that_was_begun_anew(make_cluster):
     assert "exists" in refused(cluster, "--new")
 
 
-def test_a_lost_write_ahead_log_is_noticed(make_cluster):
+def test_h8_a_lost_write_ahead_log_is_noticed(make_cluster):
     cluster = make_cluster(nodes=0)
     cluster.kill_coordinator()
     older = cluster.folder / "older.db"
@@ -148,7 +148,7 @@ def test_another_clusters_store_is_refused(make_cluster):
 
 
 @pytest.mark.parametrize("how", ["removed", "exchanged", "cut", "log removed"])
-def test_a_store_that_goes_while_it_is_used_is_not_acknowledged_to(make_cluster, how):
+def test_h8_a_store_that_goes_while_it_is_used_is_not_acknowledged_to(make_cluster, how):
     cluster = make_cluster(nodes=0)
     cluster.submit("--", "/bin/true")
     cluster.coordinator.terminate()  # what is in the log goes to the file
@@ -300,23 +300,50 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 """
 
 
-def test_a_clock_that_jumped_while_no_coordinator_ran_deletes_nothing(make_cluster, tmp_path, monkeypatch):
+@pytest.fixture
+def jumping(make_cluster, tmp_path, monkeypatch):
+    """start() begins a coordinator whose clock is as many days ahead as the file `ahead` says."""
     source, library, ahead = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "days"
     source.write_text(CLOCK)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     ahead.write_text("0\n")
-    cluster = make_cluster(nodes=0, coordinator=False)
-    monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("CLOCK_AHEAD", str(ahead))
-    cluster.start_coordinator()
-    monkeypatch.delenv("LD_PRELOAD")
+    cluster = make_cluster(nodes=0, coordinator=False)
+
+    def start():
+        with monkeypatch.context() as only:
+            only.setenv("LD_PRELOAD", str(library))
+            cluster.start_coordinator()
+    return cluster, start, ahead
+
+
+def test_m15_a_clock_that_jumps_while_the_coordinator_runs_forgets_nothing(jumping):
+    cluster, start, ahead = jumping
+    start()
+    cluster.start_agent("lost")
+    cluster.wait_nodes(1)
+    cluster.agents["lost"].kill()
+    cluster.agents.pop("lost").wait(60)
+    jobs = [cluster.submit(*SLEEPER) for _ in range(3)]
+    for job in jobs:
+        cluster.muster("cancel", job, check=True)
+    wait_for("its node to be lost", 20, lambda: cluster.rest("GET", "/v1/nodes")[1]["nodes"][0]["state"] == "lost")
+    ahead.write_text("400\n")
+    wait_for("it notices", 70, lambda: "nothing is forgotten by age" in cluster.log("coordinator.log"))
+    time.sleep(1)
+    assert [node["name"] for node in cluster.rest("GET", "/v1/nodes")[1]["nodes"]] == ["lost"]
+    assert {job["id"] for job in cluster.rest("GET", "/v1/jobs")[1]["jobs"]} == set(jobs)
+
+
+def test_m15_a_clock_that_jumped_while_no_coordinator_ran_deletes_nothing(jumping):
+    cluster, start, ahead = jumping
+    start()
     jobs = [cluster.submit(*SLEEPER) for _ in range(3)]
     for job in jobs:
         cluster.muster("cancel", job, check=True)
     cluster.kill_coordinator()
     ahead.write_text("400\n")
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    cluster.start_coordinator()
+    start()
     wait_for("it notices", 20, lambda: "nothing is forgotten by age" in cluster.log("coordinator.log"))
     time.sleep(1)
     assert {job["id"] for job in cluster.rest("GET", "/v1/jobs")[1]["jobs"]} == set(jobs)
