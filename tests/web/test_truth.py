@@ -7,6 +7,7 @@ import time
 
 from selenium.webdriver.common.by import By
 
+from localcluster import Cluster
 from test_page import errors, find, gpt, shot, show, sign_in, text_of, wait
 
 LONG = "a-very-long-name-that-somebody-made-of-63-characters-0123456789"
@@ -84,6 +85,22 @@ def test_the_overview_reads_of_nodes_what_changed(browser, cluster):
     cluster.wait_state(job, "cancelled")
     wait(browser, lambda b: figure(b, "slots in use") == "0 / 4")
     assert not errors(browser)
+
+
+def test_a_node_that_is_forgotten_leaves_the_overview(browser, tmp_path):
+    with Cluster(tmp_path) as cluster:
+        cluster.start_coordinator(extra=("--keep-nodes-for", "5s"))
+        for name in ("stays", "goes"):
+            cluster.start_agent(name, "--slots", "1")
+        cluster.wait_nodes(2)
+        sign_in(browser, cluster)
+        names = lambda b: [a.text for a in b.find_elements(By.CSS_SELECTOR, ".tiles a.name")]  # noqa: E731
+        wait(browser, lambda b: names(b) == ["goes", "stays"])
+        cluster.agents["goes"].kill()
+        cluster.agents.pop("goes").wait(60)
+        wait(browser, lambda b: "goes" in find(b, "section[aria-label='Needs attention']").text)
+        wait(browser, lambda b: names(b) == ["stays"])
+        assert not errors(browser)
 
 
 def test_a_stall_is_shown_as_one_everywhere(browser, cluster):
