@@ -49,7 +49,7 @@ static int keep_pin(const char *path, const char *pin, struct error *err)
     struct identity known = {0};
     struct disk disk = disk_os();
     char line[TOKEN_PIN_LENGTH + 2];
-    if (read_pin(path, &known) == 0 && strcmp(known.pin, pin) == 0)
+    if (!read_pin(path, &known) && strcmp(known.pin, pin) == 0)
         return 0;
     (void)str_printf(line, sizeof(line), "%s\n", pin);
     return disk.write_file(disk.self, path, line, strlen(line), PRIVATE, err);
@@ -76,7 +76,7 @@ static int choose_pin(const char *dir, const char *token, struct identity *ret, 
     if (rc)
         return error_set(err, E_INVALID_ARGUMENT, "the path is too long: %.60s...", dir);
     if (!pin)
-        return read_pin(path, ret) == 0 ? 0 : no_pin(token, err);
+        return read_pin(path, ret) ? no_pin(token, err) : 0;
     rc = tls_check_pin(pin, err);
     if (rc)
         return error_wrap(err, "the token");

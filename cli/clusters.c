@@ -168,7 +168,7 @@ static bool search(const char *only, const char *but, char ret_data[PATH_MAX])
     struct timespec newest = {0};
     const struct dirent *entry;
     bool any = false;
-    DIR *folder = folder_of(dir, &ignored) == 0 ? opendir(dir) : NULL;
+    DIR *folder = folder_of(dir, &ignored) ? NULL : opendir(dir);
     while (folder && (entry = readdir(folder))) {
         if (entry->d_name[0] == '.' || !read_one(dir, entry->d_name, &one) ||
             (only && strcmp(one.data, only) != 0) || (but && strcmp(one.data, but) == 0) ||

@@ -176,7 +176,7 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
     }
     if (rc)
         return rc;
-    bool known = count_dependants(files, oldest.until_wall_ms, &count, err) == 0;
+    bool known = !count_dependants(files, oldest.until_wall_ms, &count, err);
     error_clear(err);
     if (known && count.tokens == 0 && count.nodes == 0)
         return 0;
@@ -206,8 +206,8 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
 static bool is_unshown(const struct files *files)
 {
     struct tls_facts server, cluster;
-    return tls_read_facts(files->server, &server, NULL) == 0 &&
-           tls_read_facts(files->cluster, &cluster, NULL) == 0 &&
+    return !tls_read_facts(files->server, &server, NULL) &&
+           !tls_read_facts(files->cluster, &cluster, NULL) &&
            strcmp(server.signer, cluster.pin) != 0;
 }
 

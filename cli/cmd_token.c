@@ -372,7 +372,7 @@ static int set_tenant(const struct args *args, const char *name, bool create)
     struct arena arena;
     struct error err = {0};
     arena_init(&arena, 1 << 20);
-    code = read_settings(args, &arena, &request, &err) < 0
+    code = read_settings(args, &arena, &request, &err)
                ? client_fail(&err)
                : client_ask(args, "SetTenant", &request, &tenant);
     if (code == 0 && !client_printed(args, tenant)) {

@@ -157,7 +157,7 @@ static void print_line(const char *line, size_t size)
     struct tree_input input = {.text = line, .size = size};
     if (size == 0 || line[0] != '{') {
         fprintf(stderr, "%.*s\n", (int)size, line);
-    } else if (tree_parse_json(&input, &arena, &tree, &ignored) == 0) {
+    } else if (!tree_parse_json(&input, &arena, &tree, &ignored)) {
         const char *level = "", *message = "", *hint = "";
         (void)tree_read_string(tree_get(tree, "level"), &level, &ignored);
         (void)tree_read_string(tree_get(tree, "message"), &message, &ignored);

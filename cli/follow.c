@@ -238,8 +238,8 @@ static void start_call(struct follower *f, const char *method, const void *reque
         .options = {.timeout_ms = CALL_MS, .retry = true}, .done = done, .arg = f};
     if (*ret_waits || f->err.code)
         return;
-    *ret_waits = rpc_sync_start(f->client->rpc, &muster__coordinator__descriptor, method, request,
-                                &how, &f->err) == 0;
+    *ret_waits = !rpc_sync_start(f->client->rpc, &muster__coordinator__descriptor, method, request,
+                                 &how, &f->err);
 }
 
 static void follow_lines_and_events(struct follower *f)

@@ -185,7 +185,7 @@ static int check_setting(const char *key, const char *value, struct error *err)
     struct setting_parsed ignored;
     int setting = settings_find(key);
     if (setting >= 0) {
-        if (setting_parse((enum setting)setting, value, &ignored, err) == 0)
+        if (!setting_parse((enum setting)setting, value, &ignored, err))
             return 0;
         return error_wrap(err, "--set %s", key);
     }

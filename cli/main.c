@@ -121,7 +121,7 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
         return verb->main(argc, argv);
     struct args args;
     struct error err = {0};
-    if (args_parse(verb->command, argc, argv, &args, &err) != 0) {
+    if (args_parse(verb->command, argc, argv, &args, &err)) {
         client_fail(&err);
         return verb->refused ? verb->refused(argc, argv) : EXIT_USAGE;
     }

@@ -437,7 +437,7 @@ static void refuse_from_now(struct driver *driver, const struct error *why)
     loop_timer_cancel(driver->loop, &driver->tick);
     loop_timer_set(driver->loop, &driver->retry, now_ms(driver) + DRIVER_RETRY_MS, retry, driver);
     driver->unreadable = true; /* until it is loaded: memory may be ahead of the disk */
-    if (load(driver, &err) < 0)
+    if (load(driver, &err))
         log_error(driver->log, "cannot read the store either", log_str("error", err.text));
     service_everything_changed(driver->service);
 }
@@ -541,7 +541,7 @@ void driver_turn_end(void *arg)
     struct error err = {0};
     driver->took.pass_ms = driver->took.commit_ms = 0;
     make_pass(driver);
-    if (commit(driver, &err) < 0)
+    if (commit(driver, &err))
         refuse_from_now(driver, &err);
     else
         perform(driver);

@@ -114,7 +114,7 @@ static void check_run(struct run *run, bool files)
 {
     struct worker_stuck stuck = {0};
     struct launcher_events *events = &run->owner->events;
-    if (!run->started && rundir_read_worker(&run->dir, &run->worker, NULL) == 0) {
+    if (!run->started && !rundir_read_worker(&run->dir, &run->worker, NULL)) {
         run->started = true;
         run_gpus_keep(run->owner->runs, run->key.job, &run->owner->namespaces);
         if (!run->worker.start_error[0])
@@ -128,7 +128,7 @@ static void check_run(struct run *run, bool files)
         run->seen_bytes = bytes;
         events->output(events->arg, &run->key);
     }
-    if (files && rundir_read_stuck(&run->dir, &stuck, NULL) == 0 && stuck.count > 0 &&
+    if (files && !rundir_read_stuck(&run->dir, &stuck, NULL) && stuck.count > 0 &&
         stuck.wall_ms != run->stuck.wall_ms)
         tell_stuck(run, &stuck);
 }
@@ -188,7 +188,7 @@ static void shim_gone(void *arg, int fd, uint32_t epoll_events)
     (void)epoll_events;
     (void)proc_wait(&run->shim, false, &how, NULL); /* not our child if an earlier agent's */
     check_run(run, true);
-    if (run->worker.start_error[0] || rundir_read_exit(&run->dir, &exit, NULL) == 0)
+    if (run->worker.start_error[0] || !rundir_read_exit(&run->dir, &exit, NULL))
         end_run(run, &exit);
     else
         orphan(run, run->started ? "its shim was killed, and the worker with it"

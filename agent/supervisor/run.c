@@ -28,10 +28,10 @@ static bool find_unrecorded(const struct run *run, struct cgroup *ret)
     struct arena arena = {0};
     char name[RUNDIR_PATH_MAX];
     uint64_t ticks = 0;
-    bool found = rundir_read_shim(&run->dir, &shim, NULL) == 0 && shim.pid > 0 &&
+    bool found = !rundir_read_shim(&run->dir, &shim, NULL) && shim.pid > 0 &&
                  (proc_start_ticks((pid_t)shim.pid, &ticks, NULL) || ticks == shim.start_ticks) &&
-                 rundir_read_launch(&run->dir, &arena, &launch, NULL) == 0 &&
-                 run_cgroup_name(&run->key, shim.pid, name) == 0;
+                 !rundir_read_launch(&run->dir, &arena, &launch, NULL) &&
+                 !run_cgroup_name(&run->key, shim.pid, name);
     if (found)
         cgroup_open_named(&launch.home, name, ret);
     arena_fini(&arena);
@@ -161,12 +161,12 @@ int run_adopt(struct run *run, struct worker_found *ret, struct error *err)
     (void)rundir_read_acked(&run->dir, &run->acked, NULL);
     run->batch_end = run->acked;
     run->shim.pidfd = -1;
-    run->started = rundir_read_worker(&run->dir, &run->worker, NULL) == 0;
+    run->started = !rundir_read_worker(&run->dir, &run->worker, NULL);
     if (run->started && run->worker.start_error[0]) {
         exit.code = run->worker.start_code;
         (void)str_copy(exit.text, sizeof(exit.text), run->worker.start_error);
         found_ended(run, &exit, &found);
-    } else if (rundir_read_exit(&run->dir, &exit, NULL) == 0) {
+    } else if (!rundir_read_exit(&run->dir, &exit, NULL)) {
         found_ended(run, &exit, &found);
     } else {
         adopt_shim(run, &found);

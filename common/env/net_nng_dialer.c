@@ -320,7 +320,7 @@ static void dialer_revive(void *arg)
         d->revive_ms = REVIVE_MIN_MS;
     } else {
         nng_dialer_close(d->dialer);
-        if (dialer_connect(d) == 0 && d->revive_ms < REVIVE_MAX_MS)
+        if (!dialer_connect(d) && d->revive_ms < REVIVE_MAX_MS)
             d->revive_ms *= 2;
     }
     d->revive_connection = connection;

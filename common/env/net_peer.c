@@ -166,7 +166,7 @@ static void peer_write(struct peer *p, struct iovec *parts, int count, size_t si
 {
     if (!p->tls)
         peer_write_raw(p, parts, count, size);
-    else if (peer_seal(p, parts, count, size) == 0)
+    else if (!peer_seal(p, parts, count, size))
         peer_write_sealed(p);
     else
         peer_break(p);

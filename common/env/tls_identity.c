@@ -139,7 +139,7 @@ struct credentials *credentials_hold(struct tls_identity *identity)
     if (identity->path && (now < identity->looked || now - identity->looked >= LOOK_AGAIN_S)) {
         identity->looked = now;
         if (tls_file_replaced(identity->path, &identity->is, &is) &&
-            credentials_read(identity->path, &fresh, NULL) == 0) {
+            !credentials_read(identity->path, &fresh, NULL)) {
             credentials_release(identity->now);
             identity->now = fresh;
             identity->is = is;

@@ -66,9 +66,8 @@ static bool same_value(enum setting setting, const char *one, const char *other)
     if (strcmp(one, other) == 0)
         return true;
     return kind != SETTING_TEXT && kind != SETTING_CHOICE &&
-           setting_parse(setting, one, &a, NULL) == 0 &&
-           setting_parse(setting, other, &b, NULL) == 0 && a.integer == b.integer &&
-           !(a.number < b.number) && !(a.number > b.number);
+           !setting_parse(setting, one, &a, NULL) && !setting_parse(setting, other, &b, NULL) &&
+           a.integer == b.integer && !(a.number < b.number) && !(a.number > b.number);
 }
 
 static bool applies(const struct rule *rule, const char *const given[SETTINGS_COUNT])

@@ -237,7 +237,8 @@ static enum MHD_Result on_request(void *self, struct MHD_Connection *connection,
         request->received += *ret_upload_size;
         if (request->received > HTTP_DISCARD_MAX_BYTES)
             return MHD_NO;
-        request->too_large |= buf_append(&request->body, upload, *ret_upload_size) < 0;
+        if (buf_append(&request->body, upload, *ret_upload_size))
+            request->too_large = true;
         *ret_upload_size = 0;
         return MHD_YES;
     }

@@ -114,7 +114,7 @@ static void read_file(struct sessions *sessions)
         return;
     input.text = text;
     arena_init(&arena, FILE_ARENA_BYTES);
-    if (tree_parse_json(&input, &arena, &root, NULL) == 0 && root->kind == TREE_LIST)
+    if (!tree_parse_json(&input, &arena, &root, NULL) && root->kind == TREE_LIST)
         tree_each(node, root)
             read_session(sessions, node);
     arena_fini(&arena);
@@ -154,7 +154,7 @@ static int write_file(struct sessions *sessions)
 static void write_without_ended(struct sessions *sessions)
 {
     struct disk *disk = &sessions->env->disk;
-    if (write_file(sessions) < 0)
+    if (write_file(sessions))
         (void)disk->remove_tree(disk->self, sessions->path, NULL);
 }
 

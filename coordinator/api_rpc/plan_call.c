@@ -264,7 +264,7 @@ void call_plan(struct service *service, struct service_call *call, bool last_cha
     struct forecast *forecast = malloc(sizeof(*forecast));
     if (!forecast)
         error_set(&err, E_RESOURCE_EXHAUSTED, "out of memory");
-    else if (read_question(&question, &err) == 0)
+    else if (!read_question(&question, &err))
         (void)scheduler_plan(service_cluster(service), &question.what_if, forecast, &err);
     if (err.code) {
         service_fail(call, &err);

@@ -414,7 +414,7 @@ void secrets_rekeyed(struct secrets *secrets)
     if (secrets->from_environment || keys.count < 2)
         return;
     seal_keys_keep_first(&keys);
-    if (seal_keys_replace(&secrets->env->disk, secrets->path, &keys, NULL) == 0)
+    if (!seal_keys_replace(&secrets->env->disk, secrets->path, &keys, NULL))
         secrets->keys = keys;
     seal_keys_fini(&keys);
 }

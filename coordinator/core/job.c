@@ -81,7 +81,7 @@ void job_submit(struct step *step)
     if (keyed && answer_repeated(step, key))
         return;
     const struct spec *spec = step->event->job_submit.spec;
-    if (checkpoint_folder_free(step->cluster, spec, &err) < 0 ||
+    if (checkpoint_folder_free(step->cluster, spec, &err) ||
         scheduler_possible(step->cluster, spec, &err)) {
         step_refuse(step, &err);
         return;

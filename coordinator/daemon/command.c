@@ -540,7 +540,7 @@ int coordinator_main(int argc, char **argv)
 {
     struct args args;
     struct error err = {0};
-    if (args_parse(&command, argc, argv, &args, &err) < 0) {
+    if (args_parse(&command, argc, argv, &args, &err)) {
         fprintf(stderr, "%s\n", err.text);
         if (err.hint[0])
             fprintf(stderr, "  %s\n", err.hint);

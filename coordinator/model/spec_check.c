@@ -28,7 +28,7 @@ static int check_setting(enum setting setting, const char *text, const char *fie
                          struct error *err)
 {
     struct setting_parsed ignored;
-    if (setting_parse(setting, text, &ignored, err) == 0)
+    if (!setting_parse(setting, text, &ignored, err))
         return 0;
     error_field(err, "%s", field);
     return E_INVALID_ARGUMENT;

@@ -177,7 +177,7 @@ int store_guard_before(const char *data_dir, struct error *err)
     if (!found)
         return 0;
     char newest[STORE_CLUSTER_MAX + 64] = "";
-    if (store_mark_read(data_dir, &mark, NULL) == 0)
+    if (!store_mark_read(data_dir, &mark, NULL))
         (void)str_printf(newest, sizeof(newest), " (cluster %s, up to event %llu)", mark.cluster,
                          (unsigned long long)mark.event);
     error_set(err, E_FAILED_PRECONDITION,

@@ -311,7 +311,7 @@ static int commit(struct store *store, struct error *err)
         return error_set(err, self->failing_code, "commit failed, as asked for by the test");
     }
     for (struct pending *pending = self->first; pending; pending = pending->next)
-        insist(apply(self, pending) == 0); /* a simulated disk must not tear for lack of memory */
+        insist(!apply(self, pending)); /* a simulated disk must not tear for lack of memory */
     self->last_event = self->open_event;
     self->last_audit = self->open_audit;
     store_memory_note_digest(self);

@@ -83,7 +83,7 @@ static void step_over_job(struct store_memory *self, uint64_t sequence, struct d
     struct document old = *document;
     struct buf buf;
     buf_init(&buf, DOCUMENT_MAX_BYTES);
-    insist(document_step_over_job(old.text, old.size, &buf, NULL) == 0);
+    insist(!document_step_over_job(old.text, old.size, &buf, NULL));
     document->text = buf_take(&buf, &document->size);
     insist(document->text);
     buf_fini(&buf);

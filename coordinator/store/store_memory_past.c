@@ -59,7 +59,7 @@ char *store_memory_tenant_text(const struct store_tenant *tenant)
     struct buf buf;
     size_t size;
     buf_init(&buf, DOCUMENT_MAX_BYTES);
-    insist(document_write_tenant(tenant, &buf, NULL) == 0);
+    insist(!document_write_tenant(tenant, &buf, NULL));
     char *text = buf_take(&buf, &size);
     insist(text);
     buf_fini(&buf);

@@ -290,7 +290,7 @@ static int get_meta(struct store *store, const char *key, char *ret, struct erro
 static void close_store(struct store *store)
 {
     struct store_sqlite *self = self_of(store);
-    if (look(store, NULL) == 0)
+    if (!look(store, NULL))
         mark(store);
     store_sqlite_backup_end(store);
     for (int i = 0; i < STATEMENT_COUNT; i++)

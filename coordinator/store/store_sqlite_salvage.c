@@ -47,7 +47,7 @@ static bool one_true(sqlite3 *db, const char *sql, sqlite3_value *value)
 static bool job_is_valid(const char *document)
 {
     struct job *job = calloc(1, sizeof(*job));
-    bool good = job && document_read_job(document, strlen(document), job, NULL) == 0;
+    bool good = job && !document_read_job(document, strlen(document), job, NULL);
     job_free(job);
     return good;
 }
@@ -55,7 +55,7 @@ static bool job_is_valid(const char *document)
 static bool node_is_valid(const char *document)
 {
     struct node *node = calloc(1, sizeof(*node));
-    bool good = node && document_read_node(document, strlen(document), node, NULL) == 0;
+    bool good = node && !document_read_node(document, strlen(document), node, NULL);
     free(node);
     return good;
 }
@@ -348,7 +348,7 @@ int store_sqlite_examine(const char *path, struct store_facts *ret, struct error
     if (!rc)
         rc = check_documents(db, err);
     sqlite3_close(db);
-    if (!rc && store_mark_read(path, &mark, NULL) == 0) {
+    if (!rc && !store_mark_read(path, &mark, NULL)) {
         struct store_mark now = {.event = (uint64_t)ret->events, .audit = (uint64_t)ret->audit};
         (void)str_copy(now.cluster, sizeof(now.cluster), ret->cluster);
         rc = store_mark_compare(&mark, &now, err);
