@@ -2,7 +2,6 @@
 #ifndef MODEL_CHECKPOINT_H
 #define MODEL_CHECKPOINT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -16,12 +15,5 @@ struct checkpoint {
     int64_t wall_ms, size_bytes;
     int world;
 };
-
-struct job;
-
-const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
-/* True if checkpoints[at] is not kept: beyond spec->checkpoint_keep, or later than where training
- * continued. */
-bool job_checkpoint_spare(const struct job *job, int at);
 
 #endif

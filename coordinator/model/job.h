@@ -106,4 +106,9 @@ void job_free(struct job *job); /* releases the spec; NULL is allowed */
 
 struct worker *job_worker(const struct job *job, uint64_t uid); /* or NULL */
 
+const struct checkpoint *job_last_checkpoint(const struct job *job); /* to resume from, or NULL */
+/* True if checkpoints[at] is not kept: beyond spec->checkpoint_keep, or later than where training
+ * continued. */
+bool job_checkpoint_spare(const struct job *job, int at);
+
 #endif
