@@ -44,6 +44,13 @@ class Attack:
     def over(self):
         return self.left() <= 0
 
+    def times(self, count):
+        """0, 1, ... as long as there is time: on a busy machine a connection may take a second."""
+        for i in range(count):
+            if self.over():
+                return
+            yield i
+
     def rest(self, seconds):
         time.sleep(max(0.0, min(seconds, self.left())))
 

@@ -93,7 +93,7 @@ def other_reads(attack):
 def streams(attack):
     """Server-sent events that nobody reads, of every kind."""
     sockets, token = [], attack.place["viewer"]
-    for i in range(90):
+    for i in attack.times(90):
         path = ("/v1/events", f"/v1/jobs/{attack.place['job']}", f"/v1/jobs/{attack.place['job']}/logs")[i % 3]
         one = attack.dial()
         one.sendall(attack.head("GET", path, token, SSE))
@@ -115,7 +115,7 @@ def pages(attack):
 def unread_pages(attack):
     """Pipelined pages, none of them read, each asked in another way so that no answer is shared."""
     sockets = []
-    for i in range(100):
+    for i in attack.times(100):
         one = attack.dial()
         attack.attempts += 40
         one.settimeout(2)
@@ -365,7 +365,7 @@ def hub_connections(attack):
     """Connections that say nothing, and half messages."""
     hub, peers = Hub(), []
     try:
-        for i in range(400):
+        for i in attack.times(400):
             attack.attempts += 1
             peers.append(hub.peer(timeout=5))
             if i % 8 == 0:

@@ -141,7 +141,7 @@ def handshakes(attack):
 def held_handshakes(attack):
     peers = []
     try:
-        for _ in range(300):
+        for _ in attack.times(300):
             attack.attempts += 1
             peers.append(attack.peer(keys=key(attack)))
     finally:
@@ -153,7 +153,7 @@ def held_handshakes(attack):
 def silent_connections(attack):
     sockets = []
     try:
-        for _ in range(700):
+        for _ in attack.times(700):
             attack.attempts += 1
             sockets.append(dial_rpc(attack))
     finally:
@@ -171,7 +171,7 @@ def half_handshakes(attack):
         pass
     hello, sockets = outgoing.read(), []
     try:
-        for i in range(500):
+        for i in attack.times(500):
             attack.attempts += 1
             sockets.append(dial_rpc(attack))
             sockets[-1].sendall(hello[:len(hello) if i % 2 else attack.random.randrange(len(hello))])
@@ -214,7 +214,7 @@ def stranger_bombs(attack):
 def stranger_half_messages(attack):
     peers = []
     try:
-        for _ in range(40):
+        for _ in attack.times(40):
             attack.attempts += 1
             peers.append(attack.peer())
             quiet(peers[-1].socket.sendall, struct.pack(">Q", 8 << 20) + b"\x80\0\0\1" + bytes((2 << 20) - 100))
@@ -225,7 +225,7 @@ def stranger_half_messages(attack):
 def dripped_headers(attack):
     sockets = []
     try:
-        for _ in range(1200):
+        for _ in attack.times(1200):
             attack.attempts += 1
             sockets.append(attack.dial())
             sockets[-1].sendall(b"GET /v1/jobs HTTP/1.1\r\nX: ")
@@ -285,7 +285,7 @@ def hub_wrong_tokens(attack):
 def hub_strangers(attack):
     sockets = []
     try:
-        for _ in range(800):
+        for _ in attack.times(800):
             attack.attempts += 1
             one = socket.socket(socket.AF_UNIX)
             sockets.append(one)
@@ -301,7 +301,7 @@ def rank_ports(attack):
     """The ports at which ranks wait for one another, and the agents' and the coordinator's own."""
     sockets = []
     try:
-        for _ in range(100):
+        for _ in attack.times(100):
             for port in attack.place["rank_ports"]:
                 attack.attempts += 1
                 sockets.append(socket.create_connection(("127.0.0.1", port), 2))
