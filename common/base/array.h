@@ -12,4 +12,7 @@
  * then, as after realloc. The program ends when there is no memory. */
 void *array_reserve(void *items, int count, int *capacity, size_t item_bytes);
 
+/* The same for code that survives without memory: NULL, and `items` stays as it was. */
+void *array_reserve_or_null(void *items, int count, int *capacity, size_t item_bytes);
+
 #endif
