@@ -1,6 +1,8 @@
+#include "libworker/data/loader.h"
+
 #include <stdlib.h>
 
-#include "libworker/data/loader.h"
+#include "libworker/data/share.h"
 #include "libworker/data/split.h"
 
 static int check_options(const struct wk_loader_options *o, struct error *err)
@@ -12,7 +14,7 @@ static int check_options(const struct wk_loader_options *o, struct error *err)
     const struct {
         const char *name;
         int64_t value, min;
-    } bounds[] = {{"length", o->length, 1},
+    } bounds[] = {{"length", o->length, o->source->rows ? 0 : 1},
                   {"batch", o->batch, 1},
                   {"epochs", o->epochs, 0},
                   {"batches", o->batches, 0}};
@@ -20,7 +22,24 @@ static int check_options(const struct wk_loader_options *o, struct error *err)
         if (bounds[i].value < bounds[i].min)
             return error_set(err, WK_EINVAL, "%s is %lld: it must be at least %lld", bounds[i].name,
                              (long long)bounds[i].value, (long long)bounds[i].min);
+    if (o->source->rows && o->length)
+        return error_set(err, WK_EINVAL,
+                         "length is %lld: it must be 0 for a source of rows, whose fields say how "
+                         "long a sample is",
+                         (long long)o->length);
     return 0;
+}
+
+static int64_t samples_of(const struct wk_loader_options *options)
+{
+    const struct wk_source *source = options->source;
+    return source->rows ? source->count : (source->count - 1) / options->length;
+}
+
+static int64_t length_of(const struct wk_loader_options *options)
+{
+    const struct rows *rows = options->source->rows;
+    return !rows ? options->length : rows->length ? rows->length : 1;
 }
 
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err)
@@ -28,7 +47,7 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
     int rc = check_options(options, err);
     if (rc)
         return rc;
-    int64_t samples = (options->source->count - 1) / options->length;
+    int64_t samples = samples_of(options);
     if (samples < 1)
         return error_set(err, WK_EINVAL,
                          "%lld tokens are too few for a sample of %lld and its "
@@ -42,6 +61,7 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
         return error_set(err, WK_ENOMEM, "no memory for a loader");
     loader->options = *options;
     loader->samples = samples;
+    loader->length = length_of(options);
     loader->order_epoch = -1;
     loader->batch_asked = options->batch;
     list_init(&loader->made);
@@ -55,7 +75,7 @@ void wk_loader_free(struct wk_loader *loader)
         return;
     list_remove(&loader->made);
     wk_source_free(loader->opened);
-    free(loader->tokens);
+    free(loader->arrays.memory);
     free(loader);
 }
 
@@ -81,50 +101,9 @@ bool loader_at_end(const struct wk_loader *loader)
            (options->batches && batches_dealt(loader) >= options->batches);
 }
 
-static int reserve_tokens(struct wk_loader *loader, int64_t samples, struct error *err)
-{
-    if (samples <= loader->capacity)
-        return 0;
-    size_t size = (size_t)samples * (size_t)loader->options.length;
-    int32_t *tokens = NULL;
-    if (size <= SIZE_MAX / 16)
-        tokens = realloc(loader->tokens, 2 * size * sizeof(*tokens));
-    if (!tokens)
-        return error_set(err, WK_ENOMEM, "no memory for a batch of %lld samples",
-                         (long long)samples);
-    loader->tokens = tokens;
-    loader->capacity = samples;
-    return 0;
-}
-
-static int64_t sample_at(struct wk_loader *loader, int64_t position)
-{
-    int64_t epoch = position / loader->samples, index = position % loader->samples;
-    if (loader->options.sequential)
-        return index;
-    if (epoch != loader->order_epoch) {
-        permutation_init(&loader->order, (uint64_t)loader->samples, loader->options.seed,
-                         (uint64_t)epoch);
-        loader->order_epoch = epoch;
-    }
-    return (int64_t)permutation_at(&loader->order, (uint64_t)index);
-}
-
-static void read_samples(struct wk_loader *loader, int64_t position, int64_t samples)
-{
-    int64_t length = loader->options.length;
-    int32_t *targets = loader->tokens + loader->capacity * length;
-    for (int64_t i = 0; i < samples; i++) {
-        int64_t first = sample_at(loader, position + i) * length;
-        source_read(loader->options.source, first, length, loader->tokens + i * length);
-        source_read(loader->options.source, first + 1, length, targets + i * length);
-    }
-}
-
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err)
 {
-    int64_t length = loader->options.length;
     /* A position from another batch size may be in the part that drop_last omits. */
     if (loader->cursor % loader->samples >= dealt_per_epoch(loader))
         loader->cursor += loader->samples - loader->cursor % loader->samples;
@@ -135,10 +114,14 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     int64_t global = left < loader->options.batch ? left : loader->options.batch;
     int64_t first, count;
     split_share(global, place->rank, place->world, &first, &count);
-    int rc = reserve_tokens(loader, count, err);
+    struct share_size all, own;
+    int rc = share_measure(loader, position, global, &all, err);
+    if (!rc)
+        rc = share_measure(loader, position + first, count, &own, err);
+    if (!rc)
+        rc = share_read(loader, position + first, count, all.length, err);
     if (rc)
         return rc;
-    read_samples(loader, position + first, count);
     loader->batches_after = (left - global + loader->options.batch - 1) / loader->options.batch;
     loader->cursor = position + global;
     int64_t limit = loader->options.batches;
@@ -149,30 +132,34 @@ int loader_next(struct wk_loader *loader, const struct loader_place *place, stru
     if (left == global)
         loader->cursor += loader->samples - dealt_per_epoch(loader);
     *ret = (struct wk_batch){
-        .tokens = loader->tokens,
-        .targets = loader->tokens ? loader->tokens + loader->capacity * length : NULL,
         .samples = count,
-        .length = length,
+        .length = all.length,
         .position = position,
         .global_samples = global,
-        .denominator = (double)global * (double)length,
+        .denominator = all.divisor > 0 ? all.divisor : 1,
+        .first = first,
     };
+    share_show(loader, ret);
+    loader->own = own.divisor;
     loader->last = *ret;
     return 1;
 }
 
-/* Over the last batch and those after it, also past the end of an epoch. */
-static double mean_of(const struct wk_loader *loader, int batches)
+/* Over the last batch and those after it, also past the end of an epoch. A wrong length is reported
+ * when its batch is dealt. */
+static double mean_of(struct wk_loader *loader, int batches)
 {
-    int64_t per_epoch = dealt_per_epoch(loader), at = loader->last.position % loader->samples;
-    int64_t sum = 0;
+    int64_t per_epoch = dealt_per_epoch(loader), position = loader->last.position;
+    double sum = 0;
     for (int i = 0; i < batches; i++) {
-        int64_t left = per_epoch - at;
+        struct share_size size;
+        int64_t at = position % loader->samples, left = per_epoch - at;
         int64_t global = left < loader->options.batch ? left : loader->options.batch;
-        sum += global;
-        at = left == global ? 0 : at + global;
+        (void)share_measure(loader, position, global, &size, NULL);
+        sum += size.divisor;
+        position += left == global ? loader->samples - at : global;
     }
-    return (double)sum * (double)loader->options.length / batches;
+    return sum > 0 ? sum / batches : 1;
 }
 
 double loader_weigh(struct wk_loader *loader, int window, bool begins)
@@ -183,14 +170,19 @@ double loader_weigh(struct wk_loader *loader, int window, bool begins)
     return loader->mean;
 }
 
-/* By more than the arrays: a share of no samples may have none. */
+/* By more than the arrays: a share of no samples may have none, and rows may have no tokens. */
 bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch)
 {
     const struct wk_batch *last = &loader->last;
     return last->global_samples && batch->tokens == last->tokens &&
-           batch->samples == last->samples && batch->position == last->position &&
-           batch->global_samples == last->global_samples &&
+           batch->tensors == last->tensors && batch->samples == last->samples &&
+           batch->position == last->position && batch->global_samples == last->global_samples &&
            !(batch->denominator < last->denominator || batch->denominator > last->denominator);
+}
+
+size_t loader_sample_bytes(const struct wk_loader *loader)
+{
+    return share_sample_bytes(loader);
 }
 
 int64_t wk_loader_samples(const struct wk_loader *loader)

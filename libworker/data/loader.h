@@ -12,26 +12,37 @@
 
 #include "common/base/list.h"
 #include "libworker/data/permute.h"
+#include "libworker/data/rows.h"
 #include "libworker/data/source.h"
+
+/* The arrays of a share, one for each field of its samples, in one allocation. A sample of tokens
+ * has two, tokens and targets. */
+struct loader_arrays {
+    void *memory;
+    int64_t capacity;                              /* samples of the loader's length */
+    void *data[WK_FIELDS_MAX];                     /* NULL before there was a sample */
+    struct wk_batch_tensor tensors[WK_FIELDS_MAX]; /* of rows: what the batch shows */
+};
 
 struct wk_loader {
     struct wk_loader_options options;
     struct wk_source *opened; /* freed with the loader; NULL where the source is the program's */
     int64_t samples;          /* of an epoch, the dropped ones included */
+    int64_t length;           /* of the longest sample; 1 for rows without a length */
     int64_t cursor;
     int64_t committed;
     struct permutation order; /* of epoch `order_epoch` */
     int64_t order_epoch;      /* -1: none yet */
-    int32_t *tokens;          /* [capacity, length], followed by the targets */
-    int64_t capacity;         /* samples */
-    struct wk_batch last;     /* dealt last; all zeros before one */
-    int64_t batches_after;    /* global batches of the epoch after it */
-    double mean;              /* tokens of its step's batches on average; see loader_weigh */
-    void *owner;              /* the context it was prepared in; kept by step/ */
-    const void *owned_by;     /* the context that frees it, or NULL; kept by step/ */
-    void *maker;              /* the open context it was made in, or NULL; kept by step/ */
-    struct list made;         /* in the maker's list of them */
-    int64_t batch_asked;      /* of the program; wk_find_batch may have halved options.batch */
+    struct loader_arrays arrays;
+    struct wk_batch last;  /* dealt last; all zeros before one */
+    double own;            /* what this rank's share of it adds to its denominator */
+    int64_t batches_after; /* global batches of the epoch after it */
+    double mean;           /* denominator of its step's batches on average; see loader_weigh */
+    void *owner;           /* the context it was prepared in; kept by step/ */
+    const void *owned_by;  /* the context that frees it, or NULL; kept by step/ */
+    void *maker;           /* the open context it was made in, or NULL; kept by step/ */
+    struct list made;      /* in the maker's list of them */
+    int64_t batch_asked;   /* of the program; wk_find_batch may have halved options.batch */
 };
 
 struct loader_place {
@@ -45,9 +56,9 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
 
-/* Weight the last batch by its tokens: its denominator becomes the mean token count of the `window`
- * batches of its step. The mean of the batches' losses is then that over all tokens. `begins`: it
- * is the first batch of the step. Returns the denominator. */
+/* Weight the last batch by its tokens, or of rows without targets by its samples: its denominator
+ * becomes the mean one of the `window` batches of its step. The mean of the batches' losses is then
+ * that over all tokens. `begins`: it is the first batch of the step. Returns the denominator. */
 double loader_weigh(struct wk_loader *loader, int window, bool begins);
 
 /* Whether a program's copy of a batch is the one dealt last, unchanged. */
@@ -55,6 +66,9 @@ bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch);
 
 /* wk_loader_seek, once it is allowed. WK_EINVAL. */
 int loader_seek(struct wk_loader *loader, int64_t position);
+
+/* Bytes of the longest sample in a batch. */
+size_t loader_sample_bytes(const struct wk_loader *loader);
 
 /* Whether the next loader_next would return 0. */
 bool loader_at_end(const struct wk_loader *loader);

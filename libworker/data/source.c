@@ -1,3 +1,5 @@
+#include "libworker/data/source.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "libworker/data/source.h"
+#include "libworker/data/digest.h"
+#include "libworker/data/rows.h"
 
 static uint32_t little32(const unsigned char *bytes)
 {
@@ -129,25 +132,31 @@ int source_bytes(const void *data, size_t size, struct wk_source **ret, struct e
     return 0;
 }
 
+int source_rows(const struct wk_row_options *options, struct wk_source **ret, struct error *err)
+{
+    struct wk_source *source = calloc(1, sizeof(*source));
+    if (!source)
+        return error_set(err, WK_ENOMEM, "no memory for a source of rows");
+    int rc = rows_new(options, &source->rows, err);
+    if (rc) {
+        wk_source_free(source);
+        return rc;
+    }
+    source->count = options->count;
+    *ret = source;
+    return 0;
+}
+
 uint64_t source_digest(const struct wk_source *source)
 {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
-    size_t bytes = (size_t)source->count * (size_t)source->width;
-    size_t piece = bytes < SOURCE_DIGEST_BYTES ? bytes : SOURCE_DIGEST_BYTES;
-    size_t pieces = (bytes + SOURCE_DIGEST_BYTES - 1) / SOURCE_DIGEST_BYTES;
-    pieces = pieces < SOURCE_DIGEST_PIECES ? pieces : SOURCE_DIGEST_PIECES;
-    for (size_t i = 0; i < pieces; i++) {
-        const unsigned char *from =
-            source->tokens + (pieces > 1 ? (bytes - piece) * i / (pieces - 1) : 0);
-        for (size_t k = 0; k < piece; k++)
-            hash = (hash ^ from[k]) * 1099511628211u;
-    }
-    return hash;
+    return source->rows ? rows_digest(source->rows)
+                        : digest_pieces(DIGEST_OF_NOTHING, source->tokens,
+                                        (size_t)source->count * (size_t)source->width);
 }
 
 void source_read(const struct wk_source *source, int64_t first, int64_t count, int32_t *ret)
 {
-    assert(first >= 0 && count >= 0 && count <= source->count - first);
+    assert(!source->rows && first >= 0 && count >= 0 && count <= source->count - first);
     const unsigned char *at = source->tokens + first * source->width;
     if (source->width == 1) {
         for (int64_t i = 0; i < count; i++)
@@ -173,5 +182,6 @@ void wk_source_free(struct wk_source *source)
     if (source->map)
         munmap(source->map, source->map_bytes);
     free(source->copy);
+    free(source->rows);
     free(source);
 }

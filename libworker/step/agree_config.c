@@ -21,6 +21,7 @@ enum {
 
     WORD_MAX = 224,
     NAME_MAX_BYTES = 64,
+    SOURCE_MAX_BYTES = 128,
 };
 
 /* Settings that belong to each rank: paths, addresses, timeouts, logs, rank 0's saving. Also the
@@ -176,20 +177,29 @@ static void say_models(const struct wk_context *ctx, char ret[WORD_MAX])
         (void)str_printf(ret, WORD_MAX, "%d", ctx->prepared.n_units);
 }
 
+static void say_source(const struct wk_loader *loader, char ret[SOURCE_MAX_BYTES])
+{
+    const struct wk_source *source = loader->options.source;
+    long long count = (long long)source->count;
+    unsigned long long hash = source_digest(source);
+    if (source->rows)
+        (void)str_printf(ret, SOURCE_MAX_BYTES, "%lld rows of digest %016llx", count, hash);
+    else
+        (void)str_printf(ret, SOURCE_MAX_BYTES, "%lld tokens of digest %016llx in samples of %lld",
+                         count, hash, (long long)loader->length);
+}
+
 static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
 {
     const struct wk_loader_options *o = &loader->options;
-    char limit[NAME_MAX_BYTES] = "";
+    char limit[NAME_MAX_BYTES] = "", source[SOURCE_MAX_BYTES];
     if (o->batches)
         (void)str_printf(limit, sizeof(limit), ", %lld batches", (long long)o->batches);
-    (void)str_printf(
-        ret, WORD_MAX,
-        "%lld tokens of digest %016llx in samples of %lld (batch %lld, epochs %lld%s, seed "
-        "%llu%s%s%s)",
-        (long long)o->source->count, (unsigned long long)source_digest(o->source),
-        (long long)o->length, (long long)loader->batch_asked, (long long)o->epochs, limit,
-        (unsigned long long)o->seed, o->sequential ? ", sequential" : "",
-        o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
+    say_source(loader, source);
+    (void)str_printf(ret, WORD_MAX, "%s (batch %lld, epochs %lld%s, seed %llu%s%s%s)", source,
+                     (long long)loader->batch_asked, (long long)o->epochs, limit,
+                     (unsigned long long)o->seed, o->sequential ? ", sequential" : "",
+                     o->drop_last ? ", drop_last" : "", o->evaluation ? ", evaluation" : "");
 }
 
 /* Muon's update and PowerSGD's gradients are products that each rank computes for itself. The

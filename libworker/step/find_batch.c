@@ -14,9 +14,10 @@ static int64_t share_of(const struct wk_context *ctx, int64_t batch)
     return (batch + ctx->group.world - 1) / ctx->group.world;
 }
 
-static int attempt(struct wk_context *ctx, const struct wk_batch_search *search, int64_t samples,
-                   struct error *err)
+static int attempt(const struct wk_loader *loader, const struct wk_batch_search *search,
+                   int64_t samples, struct error *err)
 {
+    struct wk_context *ctx = loader->owner;
     if (search && search->attempt) {
         int rc = search->attempt(search->arg, samples);
         return rc ? error_set(err, rc, "a batch of %lld samples", (long long)samples) : 0;
@@ -31,7 +32,8 @@ static int attempt(struct wk_context *ctx, const struct wk_batch_search *search,
         context = unit->model->context > context ? unit->model->context : context;
     }
     /* Other memory of a step: the batch itself, a thread, libraries' temporary memory. */
-    size_t rest = SLACK_BYTES + (size_t)samples * (size_t)context * TOKEN_BYTES;
+    size_t sample = (size_t)context * TOKEN_BYTES, own = loader_sample_bytes(loader);
+    size_t rest = SLACK_BYTES + (size_t)samples * (own > sample ? own : sample);
     void *held = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (held == MAP_FAILED)
         return error_set(err, WK_ENOMEM, "no memory for %zu bytes", rest);
@@ -68,12 +70,13 @@ static int agree(struct wk_context *ctx, int rc, enum verdict *ret)
     return rc;
 }
 
-static int search_batch(struct wk_context *ctx, const struct wk_batch_search *search,
+static int search_batch(const struct wk_loader *loader, const struct wk_batch_search *search,
                         int64_t *batch, struct error *err)
 {
+    struct wk_context *ctx = loader->owner;
     for (;;) {
         enum verdict verdict;
-        int own = attempt(ctx, search, share_of(ctx, *batch), err);
+        int own = attempt(loader, search, share_of(ctx, *batch), err);
         int rc = agree(ctx, own, &verdict);
         if (rc) {
             error_clear(err);
@@ -110,7 +113,7 @@ int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search
     int rc = memory_budget_begin(ctx, &budget, &err);
     if (rc)
         return err.code ? context_fail(ctx, &err) : context_break(ctx, rc);
-    rc = search_batch(ctx, search, &batch, &err);
+    rc = search_batch(loader, search, &batch, &err);
     memory_budget_end(&budget);
     if (rc || context_rests(ctx))
         return err.code ? context_fail(ctx, &err) : ctx->failure.sticky.code;

@@ -29,7 +29,7 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
         ctx->step.weight = 0;
     /* Passes under wk_join's weight keep that weight as their share. */
     if (!(ctx->step.weight > 0))
-        units_share(ctx, (double)(batch->samples * batch->length) / batch->denominator);
+        units_share(ctx, loader->own / batch->denominator);
 }
 
 /* A loader of no context, or one that could not be made. */

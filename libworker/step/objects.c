@@ -27,6 +27,13 @@ int wk_source_bytes(struct wk_context *ctx, const void *data, size_t size,
     return tell(ctx, source_bytes(data, size, ret_source, &err), &err);
 }
 
+int wk_source_rows(struct wk_context *ctx, const struct wk_row_options *options,
+                   struct wk_source **ret_source)
+{
+    struct error err = {0};
+    return tell(ctx, source_rows(options, ret_source, &err), &err);
+}
+
 int wk_loader_new(struct wk_context *ctx, const struct wk_loader_options *options,
                   struct wk_loader **ret_loader)
 {

@@ -1,9 +1,9 @@
 /* Samples and their order.
  *
  * A source is a sequence of tokens: the bytes of a text, or a memory-mapped file of 16- or 32-bit
- * numbers. A loader cuts it into samples of `length` tokens, with the next tokens as targets. It
- * deals the samples in an order fixed by the seed and gives each rank its share of every global
- * batch.
+ * numbers. A loader cuts it into samples of `length` tokens, with the next tokens as targets. Other
+ * samples are those of a source of rows (worker/rows.h). The loader deals the samples in an order
+ * fixed by the seed, and each rank has its share of every global batch.
  *
  * The position in the data is a global sample count. It is the same at any world size and is part
  * of checkpoints. Every sample is therefore dealt exactly once per epoch, however often the job is
@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include <worker/export.h>
+#include <worker/rows.h>
 #include <worker/types.h>
 
 #ifdef __cplusplus
@@ -49,12 +50,12 @@ WK_API int wk_source_open(struct wk_context *ctx, const char *path, enum wk_sour
 WK_API int wk_source_bytes(struct wk_context *ctx, const void *data, size_t size,
                            struct wk_source **ret_source);
 
-WK_API int64_t wk_source_count(const struct wk_source *source); /* tokens */
+WK_API int64_t wk_source_count(const struct wk_source *source); /* tokens or rows */
 WK_API void wk_source_free(struct wk_source *source);           /* NULL is fine */
 
 struct wk_loader_options {
     struct wk_source *source;
-    int64_t length;  /* tokens of a sample */
+    int64_t length;  /* tokens of a sample; 0 for a source of rows */
     int64_t batch;   /* samples of a global batch, over all ranks */
     int64_t epochs;  /* passes over the source; 0 = for ever */
     uint64_t seed;   /* 0 uses the setting `seed` */

@@ -36,19 +36,34 @@ enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
 WK_API size_t wk_dtype_bytes(enum wk_dtype dtype);
 WK_API const char *wk_dtype_name(enum wk_dtype dtype);
 
+/* An array of a batch, by the name of the graph's input (worker/graph.h): data[samples, …], row
+ * after row in the input's type. */
+struct wk_batch_tensor {
+    const char *name;
+    const void *data;
+    enum wk_dtype type;
+    int64_t elements; /* of one sample, as the graph's input must have; 0: not compared */
+};
+
 /* One rank's share of a global batch: the samples that wk_split (pad false) assigns to this rank,
- * in order. The loader owns the arrays; they are valid until its next batch. */
+ * in order. The loader owns the arrays; they are valid until its next batch. Arrays of a share of
+ * no samples may be NULL. */
 struct wk_batch {
-    const int32_t *tokens;  /* [samples, length] */
-    const int32_t *targets; /* [samples, length] */
+    const int32_t *tokens;  /* [samples, length]; to a graph the input "tokens" */
+    const int32_t *targets; /* [samples, length]; to a graph the input "targets" */
     int64_t samples;        /* of this rank; may be 0 */
     int64_t length;
     int64_t position;       /* global sample number of the global batch's first sample */
     int64_t global_samples; /* of all ranks together */
     /* Divisor of the summed loss; 0 = the number of targets that are not WK_IGNORED (worker/nn.h).
-     * A loader sets it to the tokens of the global batch, or with accumulate_by_tokens to the mean
-     * over the batches of its step. */
+     * A loader sets it to the tokens of the global batch, or for rows without targets
+     * (worker/rows.h) to its samples. With accumulate_by_tokens it is the mean of those over the
+     * batches of the step. */
     double denominator;
+    int64_t first; /* of this share, counted from the global batch's first sample */
+    /* [n_tensors]: the rows of a source's fields, or the program's own, of these samples. */
+    const struct wk_batch_tensor *tensors;
+    int n_tensors;
 };
 
 #ifdef __cplusplus

@@ -207,7 +207,7 @@ static void a_rank_with_less_memory_halves_the_batch_of_all(void)
     static const char *const strategies[] = {"ddp", "fsdp"};
     for (int s = 0; s < 2; s++) {
         before = MOST;
-        for (int64_t spare = 96; spare >= 32; spare /= 3) {
+        for (int64_t spare = 60; spare >= 20; spare /= 3) {
             struct scene scene = {.spare_bytes = spare << 20, .strategy = strategies[s]};
             struct found found = run(&scene);
             printf("%s, %lld MiB on one rank: a batch of %lld\n", strategies[s], (long long)spare,
