@@ -19,7 +19,7 @@ LONG_HEADERS = {
     "libworker/kernel/cpu/fast_layers.h": 162,
     "libworker/kernel/cpu/fast_update.h": 273,
     "libworker/kernel/kernel.h": 265,
-    "libworker/nn/model.h": 211,
+    "libworker/nn/model.h": 200,
     "libworker/optim/optimizer.h": 186,
 }
 

@@ -162,7 +162,7 @@ def check_drawings(raw):
 
 
 def check_built(files):
-    """Every .c stands in some CMakeLists of its own folder or one above it."""
+    """Every .c stands in some CMakeLists of its own folder or one above it, by name or by a GLOB."""
     lists = {f: (ROOT / f).read_text() for f in files if f.endswith("CMakeLists.txt")}
     for path in files:
         if not path.endswith(".c"):
@@ -170,7 +170,9 @@ def check_built(files):
         folder, found = Path(path).parent, False
         while not found:
             text = lists.get(str(folder / "CMakeLists.txt"), "")
-            found = re.search(rf"\b({re.escape(Path(path).name)}|{re.escape(Path(path).stem.removeprefix('test_').removeprefix('fuzz_'))})\b", text) is not None
+            inside = str(Path(path).relative_to(folder))
+            found = any(Path(inside).match(pattern) and inside.count("/") == pattern.count("/")
+                        for pattern in re.findall(r"file\(GLOB [^)]*?(\S+\.c)\)", text)) or re.search(rf"\b({re.escape(Path(path).name)}|{re.escape(Path(path).stem.removeprefix('test_').removeprefix('fuzz_'))})\b", text) is not None
             if folder == Path("."):
                 break
             folder = folder.parent

@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <worker/worker.h>
@@ -12,6 +13,7 @@ void wk_model_free(struct wk_model *model)
     if (!model || model->owned_by)
         return;
     model->kernels->room_free(model->low_storage.room);
+    free(model->kind);
     model_set_values(model, &(struct model_values){0});
     model->ops->free(model);
 }
@@ -78,7 +80,7 @@ int wk_model_dropout(struct wk_model *model, double share, uint64_t seed)
         return refuse_null("wk_model_dropout");
     if (!(share >= 0 && share < 1))
         return refuse(model, WK_EINVAL, "a dropout of %g is outside [0, 1)", share);
-    if (!model->ops->drops)
+    if (!model->drops)
         return refuse(model, WK_EUNSUPPORTED, "a model of kind %s has no dropout",
                       model->ops->name);
     model->dropout = (float)share;
@@ -278,16 +280,36 @@ static int check_targets(const struct wk_model *model, const int32_t *targets, i
 }
 
 /* Positions that count, at least 1. */
-static double positions(const struct wk_batch *batch)
+static double positions(const struct wk_model *model, const struct wk_batch *batch)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < batch->samples * batch->length; i++)
+    if (model->ops->count)
+        return model->ops->count(model, batch);
+    for (int64_t i = 0; i < batch->samples * batch->length && batch->targets; i++)
         n += batch->targets[i] != WK_IGNORED;
     return n > 0 ? (double)n : 1;
 }
 
-static int check_batch(const struct wk_model *model, const struct wk_batch *batch,
-                       const int32_t *targets, struct error *err)
+static int check_texts(const struct wk_model *model, const struct wk_batch *batch, bool losses,
+                       struct error *err)
+{
+    if (batch->length < 1 || batch->length > model->context)
+        return error_set(err, WK_EINVAL,
+                         "samples of %lld tokens do not fit the model's context of %lld",
+                         (long long)batch->length, (long long)model->context);
+    int64_t count = batch->samples * batch->length;
+    if (losses && !batch->targets)
+        return error_set(err, WK_EINVAL, "a batch without targets has no loss");
+    if (!batch->tokens)
+        return error_set(err, WK_EINVAL, "a batch without tokens");
+    int rc = check_tokens(model, batch->tokens, count, err);
+    if (rc || !batch->targets)
+        return rc;
+    return check_targets(model, batch->targets, count, err);
+}
+
+static int check_batch(const struct wk_model *model, const struct wk_batch *batch, bool losses,
+                       struct error *err)
 {
     if (!model->param_arena)
         return error_set(err, WK_ESTATE, "the model has no memory yet: prepare it first");
@@ -298,27 +320,21 @@ static int check_batch(const struct wk_model *model, const struct wk_batch *batc
         return error_set(err, WK_EINVAL, "a batch of %lld samples", (long long)batch->samples);
     if (batch->samples == 0)
         return 0;
-    if (batch->length < 1 || batch->length > model->context)
-        return error_set(err, WK_EINVAL,
-                         "samples of %lld tokens do not fit the model's context of %lld",
-                         (long long)batch->length, (long long)model->context);
-    int64_t count = batch->samples * batch->length;
-    int rc = check_tokens(model, batch->tokens, count, err);
-    return rc || !targets ? rc : check_targets(model, targets, count, err);
+    return (model->ops->check ? model->ops->check : check_texts)(model, batch, losses, err);
 }
 
 /* The batch with the denominator filled in. */
-static int complete_batch(const struct wk_model *model, const struct wk_batch *batch,
+static int complete_batch(const struct wk_model *model, const struct wk_batch *batch, bool losses,
                           struct wk_batch *ret, struct error *err)
 {
-    int rc = check_batch(model, batch, batch->targets, err);
+    int rc = check_batch(model, batch, losses, err);
     if (rc)
         return rc;
     if (!(batch->denominator >= 0))
         return error_set(err, WK_EINVAL, "the denominator %g is not positive", batch->denominator);
     *ret = *batch;
     if (batch->denominator == 0)
-        ret->denominator = batch->samples > 0 && batch->targets ? positions(batch) : 1;
+        ret->denominator = batch->samples > 0 ? positions(model, batch) : 1;
     return 0;
 }
 
@@ -326,11 +342,9 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
                   struct error *err)
 {
     model->forward_done = false;
-    int rc = complete_batch(model, batch, &model->batch, err);
+    int rc = complete_batch(model, batch, true, &model->batch, err);
     if (rc)
         return rc;
-    if (batch->samples > 0 && !batch->targets)
-        return error_set(err, WK_EINVAL, "a batch without targets has no loss");
     double loss = 0;
     if (batch->samples > 0)
         rc = model->ops->forward(model, &model->batch, &loss, err);
@@ -353,7 +367,7 @@ int model_backward(struct wk_model *model, double scale, struct error *err)
             model_announce(model, i);
         return 0;
     }
-    return model->ops->backward(model, (float)(scale / model->batch.denominator), err);
+    return model->ops->backward(model, scale, err);
 }
 
 int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
@@ -361,11 +375,9 @@ int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double 
 {
     struct wk_batch whole;
     model->forward_done = false;
-    int rc = complete_batch(model, batch, &whole, err);
+    int rc = complete_batch(model, batch, outputs->losses != NULL, &whole, err);
     if (rc)
         return rc;
-    if (batch->samples > 0 && !batch->targets && outputs->losses)
-        return error_set(err, WK_EINVAL, "a batch without targets has no losses");
     *ret_loss = 0;
     return batch->samples == 0 ? 0 : model->ops->evaluate(model, &whole, ret_loss, outputs, err);
 }
@@ -374,6 +386,6 @@ int model_logits(struct wk_model *model, const struct wk_batch *batch, float *re
                  struct error *err)
 {
     model->forward_done = false;
-    int rc = check_batch(model, batch, NULL, err);
+    int rc = check_batch(model, batch, false, err);
     return rc || batch->samples == 0 ? rc : model->ops->logits(model, batch, ret_logits, err);
 }

@@ -17,11 +17,12 @@
 
 #include "common/base/kept.h"
 #include "libworker/kernel/kernel.h"
+#include "libworker/nn/hooks.h"
 #include "libworker/nn/product.h"
 
 enum { PARAM_DIMS_MAX = 4, PARAM_NAME_MAX = 96 };
 
-enum param_init { PARAM_ZERO, PARAM_ONE, PARAM_NORMAL };
+enum param_init { PARAM_ZERO, PARAM_ONE, PARAM_NORMAL, PARAM_UNIFORM };
 
 struct param {
     char name[PARAM_NAME_MAX];
@@ -38,7 +39,7 @@ struct param {
     bool lookup;                   /* an embedding or a head: its rows stand for tokens */
     int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
     enum param_init init;
-    float init_std; /* of PARAM_NORMAL */
+    float init_std; /* of PARAM_NORMAL; the bound of PARAM_UNIFORM */
 };
 
 struct wk_model;
@@ -47,32 +48,18 @@ struct model_ops {
     const char *name; /* "gpt" */
     /* As the model_ functions of these names below; the batch was validated. */
     int (*forward)(struct wk_model *, const struct wk_batch *, double *ret_loss, struct error *);
-    int (*backward)(struct wk_model *, float scale, struct error *); /* by the denominator too */
+    int (*backward)(struct wk_model *, double scale, struct error *);
     int (*evaluate)(struct wk_model *, const struct wk_batch *, double *ret_loss,
                     const struct wk_outputs *, struct error *);
     int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
     void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
-    bool drops;                      /* heeds model->dropout */
     /* As model_reserve; NULL: there are no activations of its own. */
     int (*reserve)(struct wk_model *, int64_t samples, int64_t length, struct error *);
-};
-
-/* The block that a pass is about to use. Block 0 has the embeddings, block 1 + i layer i, the last
- * one the final norm (and a head of its own). A block's parameters are adjacent.
- *
- * Between before_block and after_block of a block and pass the model reads its parameters' data
- * (and low); backward it also adds to their grad. At other times it uses neither. So before_block
- * may change their addresses, and after_block may release the memory. A head tied to the embeddings
- * uses block 0 inside the last block's calls, in both passes. An error ends the pass with that
- * error, without after_block for entered blocks.
- *
- *     forward   0, 1 … L, (L+1 (0))        backward   (L+1 (0)), L … 1, 0
- */
-enum model_pass { MODEL_FORWARD, MODEL_BACKWARD };
-struct model_hooks {
-    int (*before_block)(void *arg, int block, enum model_pass pass, struct error *err);
-    int (*after_block)(void *arg, int block, enum model_pass pass, struct error *err);
-    void *arg;
+    /* Whether a batch of at least one sample has what a pass needs; without `losses` it needs no
+     * targets. NULL: tokens, and targets, of the vocabulary, at most `context` long. */
+    int (*check)(const struct wk_model *, const struct wk_batch *, bool losses, struct error *);
+    /* The divisor of a batch that has none. NULL: its targets that count. */
+    double (*count)(const struct wk_model *, const struct wk_batch *);
 };
 
 struct model_block {
@@ -92,6 +79,7 @@ struct wk_model {
     const struct model_ops *ops;
     struct error_ear ear; /* of the context it is prepared in */
     const void *owned_by; /* the context that frees it, or NULL; kept by step/ */
+    void *kind;           /* what it was made of (models/kind.h), freed with it; or NULL */
     struct unit *unit;    /* what it is in the context it is prepared in, or NULL; kept by step/ */
     const struct kernel_table *kernels;
     struct param *params; /* [n_params], in arena order */
@@ -111,6 +99,7 @@ struct wk_model {
     struct low low_storage;
     bool recompute; /* keep only each layer's input, compute its activations again backward */
     float label_smoothing; /* in [0, 1) */
+    bool drops;            /* there is something that `dropout` drops */
     float dropout;         /* share dropped, in [0, 1) */
     uint64_t dropout_seed;
     struct model_hooks hooks;

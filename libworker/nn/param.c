@@ -54,6 +54,13 @@ static void fill_normal(const struct param *param, uint64_t seed)
     }
 }
 
+static void fill_uniform(const struct param *param, uint64_t seed)
+{
+    uint64_t key = random_key(seed, param->name);
+    for (size_t i = 0; i < param->count; i++)
+        param->data[i] = (float)(2 * random_uniform(key, i) - 1) * param->init_std;
+}
+
 void param_fill(const struct param *param, uint64_t seed)
 {
     switch (param->init) {
@@ -64,6 +71,9 @@ void param_fill(const struct param *param, uint64_t seed)
         return;
     case PARAM_NORMAL:
         fill_normal(param, seed);
+        return;
+    case PARAM_UNIFORM:
+        fill_uniform(param, seed);
         return;
     }
 }

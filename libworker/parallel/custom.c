@@ -16,7 +16,7 @@ struct custom {
 
 /* The program's gradients are in the arena, unscaled and added to those of earlier passes, so there
  * is nothing to compute; step/ scales the sum. */
-static int custom_backward(struct wk_model *model, float scale, struct error *err)
+static int custom_backward(struct wk_model *model, double scale, struct error *err)
 {
     (void)model;
     (void)scale;

@@ -7,7 +7,7 @@
 #include "common/base/buf.h"
 #include "common/base/str.h"
 #include "libworker/checkpoint/file.h"
-#include "libworker/nn/lm.h"
+#include "libworker/models/kind.h"
 #include "libworker/pretrained/config.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
@@ -154,10 +154,16 @@ static bool is_used(const struct source *source, int n_params, const struct weig
     return false;
 }
 
+static bool has_tied_head(const struct wk_model *model)
+{
+    const struct model_kind *kind = model_kind_of(model);
+    return kind && (kind->family == FAMILY_GPT || kind->llama.tied);
+}
+
 static int check_rest(const struct source *source, const struct wk_model *model, struct error *err)
 {
     enum { NAMED = 4 };
-    const struct lm_shape *shape = lm_shape_of(model);
+    bool tied = has_tied_head(model);
     struct buf names = {0};
     int extra = 0, rc = 0;
     for (int i = 0; i < source->weights.n_entries && !rc; i++) {
@@ -165,7 +171,7 @@ static int check_rest(const struct source *source, const struct wk_model *model,
         const char *name = entry->tensor->name;
         if (is_used(source, model->n_params, entry) || is_computed(name))
             continue;
-        if (shape && shape->tied && strcmp(name, "lm_head.weight") == 0)
+        if (tied && strcmp(name, "lm_head.weight") == 0)
             rc = check_head(source, entry, &model->params[0], err);
         else if (extra++ < NAMED)
             (void)buf_printf(&names, "%s%.80s", extra > 1 ? ", " : "", name);

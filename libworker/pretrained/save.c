@@ -4,42 +4,33 @@
 
 #include "common/base/buf.h"
 #include "common/base/str.h"
-#include "libworker/nn/lm.h"
+#include "libworker/models/kind.h"
 #include "libworker/pretrained/config.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
-static struct model_config config_of(const struct lm_shape *s)
+/* False for a model that transformers has no file for. */
+static bool config_of(const struct wk_model *model, struct model_config *ret)
 {
-    if (!s->rms)
-        return (struct model_config){
-            .kind = CONFIG_GPT,
-            .gpt = {s->layers, s->heads, (int)s->width, (int)s->context, (int)s->vocab},
-        };
-    return (struct model_config){
-        .kind = CONFIG_LLAMA,
-        .llama = {.layers = s->layers,
-                  .heads = s->heads,
-                  .kv_heads = s->kv_heads,
-                  .width = (int)s->width,
-                  .inner = (int)s->inner,
-                  .context = (int)s->context,
-                  .vocab = (int)s->vocab,
-                  .rope_theta = s->rope_theta,
-                  .norm_epsilon = (double)s->norm_epsilon,
-                  .tied = s->tied},
+    const struct model_kind *kind = model_kind_of(model);
+    if (!kind || kind->family == FAMILY_MLP)
+        return false;
+    *ret = (struct model_config){
+        .kind = kind->family == FAMILY_GPT ? CONFIG_GPT : CONFIG_LLAMA,
+        .gpt = kind->gpt,
+        .llama = kind->llama,
     };
+    return true;
 }
 
 int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
                       struct error *err)
 {
-    const struct lm_shape *shape = lm_shape_of(model);
+    struct model_config config;
     struct buf text = {0};
     *ret = NULL;
-    if (!shape)
+    if (!config_of(model, &config))
         return 0;
-    struct model_config config = config_of(shape);
     if (!model_config_write(&config, format, &text))
         *ret = strdup(buf_cstr(&text));
     buf_fini(&text);
@@ -62,14 +53,14 @@ struct names {
 static int write_model(const struct wk_model *model, struct weights_write *what, struct error *err)
 {
     size_t n = (size_t)model->n_params;
-    const struct lm_shape *shape = lm_shape_of(model);
+    const struct model_kind *kind = model_kind_of(model);
     struct weights_tensor *tensors = calloc(n, sizeof(*tensors));
     struct names *names = calloc(n, sizeof(*names));
     char *config = NULL;
     int rc = tensors && names ? 0 : error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n && !rc; i++) {
         const struct param *param = &model->params[i];
-        bool is_gpt = shape && !shape->rms;
+        bool is_gpt = kind && kind->family == FAMILY_GPT;
         tensors[i].name = pretrained_name(is_gpt, param->name, names[i].text);
         tensors[i].dims = param->dims;
         memcpy(tensors[i].shape, param->shape, sizeof(param->shape));

@@ -41,6 +41,7 @@
 #include <worker/data.h>
 #include <worker/error.h>
 #include <worker/export.h>
+#include <worker/graph.h>
 #include <worker/layers.h>
 #include <worker/nn.h>
 #include <worker/optim.h>

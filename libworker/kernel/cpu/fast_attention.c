@@ -2,9 +2,13 @@
  * object (attention_tiles.h). Checked against reference_attention.c by test_attention.c.
  *
  * A head's keys and values are copied once, in float and as products read them. Then tiles of
- * queries pass over tiles of keys. Order of sums: a score by element of the head; a row's sum and
- * its output tile by tile of ATTENTION_COLS keys from position 0, within one in vectors of keys and
- * in parts of DEPTH; dq the same; dk and dv by head of the group, by tile of queries.
+ * queries pass over tiles of keys.
+ *
+ * Order of sums
+ * - A score: by element of the head.
+ * - A row's sum and its output, and dq: tile by tile of ATTENTION_COLS keys from position 0. Within
+ *   a tile they are in vectors of keys and in parts of DEPTH.
+ * - dk and dv: by head of the group, by tile of queries.
  */
 #include <math.h>
 #include <string.h>

@@ -346,6 +346,7 @@ Test(models, drop_the_same_however_samples_are_dealt)
         piece.tokens += i * LENGTH;
         piece.targets += i * LENGTH;
         piece.samples = 1;
+        piece.first = i;
         sum += fixture_loss(f.model, &piece);
     }
     /* norms, products of two and a half widths and an inner one, a softmax and its sum, per layer

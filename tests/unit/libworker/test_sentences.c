@@ -79,12 +79,15 @@ static int misuse_wk_config_print(struct scene *s)
 static const struct wk_adamw_options no_adam;
 MISUSE(wk_source_open, wk_source_open(NULL, "/nowhere", WK_SOURCE_AUTO, &s->small.source))
 MISUSE(wk_source_bytes, wk_source_bytes(s->small.ctx, "", 0, &s->small.source))
+MISUSE(wk_source_rows, wk_source_rows(s->small.ctx, NULL, &s->small.source))
 MISUSE(wk_loader_seek, wk_loader_seek(NULL, 0))
 MISUSE(wk_deal_check, wk_deal_check(&(struct wk_deal){.samples = 1}, 1))
 MISUSE(wk_gpt_new, wk_gpt_new(&(struct wk_gpt_config){0}, &s->unmade))
 MISUSE(wk_llama_new, wk_llama_new(&(struct wk_llama_config){0}, &s->unmade))
 MISUSE(wk_mlp_new, wk_mlp_new(&(struct wk_mlp_config){0}, &s->unmade))
 MISUSE(wk_custom_new, wk_custom_new(NULL, 0, &s->unmade))
+MISUSE(wk_graph_model, wk_graph_model(wk_graph_new("empty"), &s->unmade))
+MISUSE(wk_graph_print, wk_graph_print(NULL, 1, 1, stdout))
 MISUSE(wk_model_init, prepared(s) ? 0 : wk_model_init(s->small.model, 1))
 MISUSE(wk_model_label_smoothing, wk_model_label_smoothing(s->small.model, 1))
 MISUSE(wk_model_dropout, wk_model_dropout(s->small.model, -1, 1))
@@ -129,7 +132,8 @@ static int misuse_wk_generate(struct scene *s)
     if (prepared(s))
         return 0;
     int rc = wk_generate(s->small.model, &options, 1, &token);
-    cr_expect(strstr(wk_last_error(s->small.ctx), "token 300"), "%s", wk_last_error(s->small.ctx));
+    cr_expect(strstr(wk_last_error(s->small.ctx), "input tokens: 300"), "%s",
+              wk_last_error(s->small.ctx));
     cr_expect_eq(wk_status(s->small.ctx), 0, "a wrong prompt ends no training");
     return rc;
 }
@@ -235,6 +239,7 @@ static const struct row rows[] = {
     ROW(wk_config_print),
     ROW(wk_source_open),
     ROW(wk_source_bytes),
+    ROW(wk_source_rows),
     ROW(wk_loader_new),
     ROW(wk_loader_seek),
     ROW(wk_deal_check),
@@ -242,6 +247,8 @@ static const struct row rows[] = {
     ROW(wk_llama_new),
     ROW(wk_mlp_new),
     ROW(wk_custom_new),
+    ROW(wk_graph_model),
+    ROW(wk_graph_print),
     ROW(wk_model_init),
     ROW(wk_model_label_smoothing),
     ROW(wk_model_dropout),

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libworker/data/digest.h"
 #include "libworker/data/source.h"
 #include "tests/lib/tmpdir.h"
 
@@ -117,7 +118,7 @@ Test(source, the_digest_tells_contents_of_one_length_apart)
 {
     enum { LARGE = 3 << 20 };
     static unsigned char text[LARGE];
-    static const size_t sizes[] = {1, 5, SOURCE_DIGEST_BYTES, SOURCE_DIGEST_BYTES + 1, LARGE};
+    static const size_t sizes[] = {1, 5, DIGEST_PIECE_BYTES, DIGEST_PIECE_BYTES + 1, LARGE};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         size_t places[] = {0, sizes[i] - 1};
         struct wk_source *plain, *changed;

@@ -451,7 +451,7 @@ Test(told, what_an_evaluation_cannot_do)
     cr_assert(wk_next(s.loader, &batch));
     batch.targets = NULL;
     cr_expect_eq(wk_evaluate(s.model, &batch, NULL, &outputs), WK_EINVAL);
-    cr_expect(strstr(wk_last_error(s.ctx), "without targets"), "%s", wk_last_error(s.ctx));
+    cr_expect(strstr(wk_last_error(s.ctx), "no input targets"), "%s", wk_last_error(s.ctx));
     small_close(&s);
 
     small_open(&s, settings);

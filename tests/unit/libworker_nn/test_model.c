@@ -205,10 +205,10 @@ Test(model, refuses_batches_it_cannot_take)
     expect_refused(&w, wrong, "-1 samples");
     wrong = batch;
     wrong.tokens = strange;
-    expect_refused(&w, wrong, "token 20");
+    expect_refused(&w, wrong, "input tokens: 20 ");
     wrong = batch;
     wrong.targets = negative;
-    expect_refused(&w, wrong, "token -1");
+    expect_refused(&w, wrong, "input targets: -1 ");
     wrong = batch;
     wrong.targets = NULL;
     expect_refused(&w, wrong, "targets");

@@ -1,0 +1,159 @@
+#include "libworker/graph/batch.h"
+
+#include <string.h>
+
+#include <worker/error.h>
+#include <worker/nn.h>
+
+#include "libworker/graph/op.h"
+
+static const struct wk_batch_tensor *tensor_named(const struct wk_batch *batch, const char *name)
+{
+    for (int i = 0; i < batch->n_tensors; i++) {
+        if (batch->tensors[i].name && !strcmp(batch->tensors[i].name, name))
+            return &batch->tensors[i];
+    }
+    return NULL;
+}
+
+/* The program's own arrays are preferred to the loader's. */
+static struct wk_batch_tensor find(const struct wk_graph *graph, const struct wk_batch *batch,
+                                   int index)
+{
+    const char *name = graph->inputs[index]->name;
+    const struct wk_batch_tensor *own = tensor_named(batch, name);
+    struct wk_batch_tensor found = {.name = name, .type = WK_I32};
+    if (own)
+        return *own;
+    if (!strcmp(name, "tokens"))
+        found.data = batch->tokens;
+    else if (!strcmp(name, "targets"))
+        found.data = batch->targets;
+    return found;
+}
+
+const void *batch_input(const struct wk_graph *graph, const struct wk_batch *batch, int index)
+{
+    return find(graph, batch, index).data;
+}
+
+bool batch_has_inputs(const struct wk_graph *graph, const struct wk_batch *batch, uint64_t inputs)
+{
+    bool has = true;
+    for (int i = 0; i < graph->n_inputs; i++)
+        has &= !(inputs >> i & 1) || batch_input(graph, batch, i);
+    return has;
+}
+
+static int64_t elements(const struct wk_tensor *tensor, const struct sizes *sizes)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tensor->dims; i++)
+        count *= dim_size(tensor->shape[i], sizes);
+    return count;
+}
+
+static const struct wk_tensor *base_of(const struct wk_tensor *tensor)
+{
+    while (tensor->node && tensor->node->row->view)
+        tensor = tensor->node->in[0];
+    return tensor;
+}
+
+/* The indices that a node reads are in its table. */
+static int check_indices(const struct wk_graph *graph, const struct wk_batch *batch,
+                         const struct node *node, const struct sizes *sizes, struct error *err)
+{
+    const struct op_row *row = node->row;
+    const struct wk_tensor *input = base_of(node->in[row->index_input - 1]);
+    const int32_t *index = batch_input(graph, batch, input->index);
+    int64_t bound = row->index_bound(node), count = index ? elements(input, sizes) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        if ((index[i] >= 0 && index[i] < bound) || (row->index_ignores && index[i] == WK_IGNORED))
+            continue;
+        return error_set(err, WK_EINVAL, "input %s: %d at element %lld is outside 0 to %lld (%s)",
+                         input->name, (int)index[i], (long long)i, (long long)bound - 1, row->name);
+    }
+    return 0;
+}
+
+/* The number of a sample's elements, where the batch has it. */
+static int check_size(const struct wk_tensor *input, const struct wk_batch_tensor *found,
+                      int64_t length, struct error *err)
+{
+    int64_t wanted = elements(input, &(struct sizes){1, length});
+    if (!found->elements || found->elements == wanted)
+        return 0;
+    return error_set(err, WK_EINVAL,
+                     "input %s has %lld elements a sample in the batch and %lld in the graph",
+                     found->name, (long long)found->elements, (long long)wanted);
+}
+
+static int check_input(const struct wk_graph *graph, const struct wk_batch *batch, int index,
+                       bool needed, struct error *err)
+{
+    struct wk_batch_tensor found = find(graph, batch, index);
+    enum wk_dtype type = graph->inputs[index]->type;
+    if (!found.data)
+        return needed ? error_set(err, WK_EINVAL, "the batch has no input %s", found.name) : 0;
+    if (found.type != type)
+        return error_set(err, WK_EINVAL, "input %s is %s in the batch and %s in the graph",
+                         found.name, wk_dtype_name(found.type), wk_dtype_name(type));
+    return check_size(graph->inputs[index], &found, batch->length > 0 ? batch->length : 1, err);
+}
+
+int batch_check(const struct wk_graph *graph, const struct wk_batch *batch,
+                const struct sizes *sizes, bool losses, struct error *err)
+{
+    uint64_t needed = graph->output_inputs | (losses ? graph->loss_inputs : 0);
+    int rc = 0;
+    for (int i = 0; i < graph->n_inputs && !rc; i++)
+        rc = check_input(graph, batch, i, needed >> i & 1, err);
+    for (int i = 0; i < graph->n_nodes && !rc; i++) {
+        if (graph->nodes[i]->row->index_input)
+            rc = check_indices(graph, batch, graph->nodes[i], sizes, err);
+    }
+    return rc;
+}
+
+double loss_weight(const struct wk_graph *graph, int loss)
+{
+    double weight = graph->losses[loss].options.weight;
+    return weight > 0 || weight < 0 ? weight : 1;
+}
+
+double loss_divisor(const struct wk_graph *graph, const struct wk_batch *batch, int loss)
+{
+    int64_t samples = batch->global_samples > 0 ? batch->global_samples : batch->samples;
+    struct sizes sizes = {samples, batch->length > 0 ? batch->length : 1};
+    double divisor = 0;
+    switch (graph->losses[loss].options.per) {
+    case WK_PER_TARGET:
+        divisor = batch->denominator;
+        break;
+    case WK_PER_SAMPLE:
+        divisor = (double)samples;
+        break;
+    case WK_PER_ELEMENT:
+        divisor = (double)elements(graph->losses[loss].losses, &sizes);
+        break;
+    }
+    return divisor > 0 ? divisor : 1;
+}
+
+/* Of the operation that reads indices nearest to the first such loss. */
+double batch_count(const struct wk_graph *graph, const struct wk_batch *batch)
+{
+    const struct wk_tensor *tensor = graph->n_losses ? graph->losses[0].losses : NULL;
+    while (tensor && tensor->node && !tensor->node->row->index_input)
+        tensor = tensor->node->in[0];
+    if (!tensor || !tensor->node)
+        return (double)batch->samples;
+    const struct wk_tensor *input = base_of(tensor->node->in[tensor->node->row->index_input - 1]);
+    const int32_t *targets = batch_input(graph, batch, input->index);
+    struct sizes sizes = {batch->samples, batch->length > 0 ? batch->length : 1};
+    int64_t count = 0, all = targets ? elements(input, &sizes) : 0;
+    for (int64_t i = 0; i < all; i++)
+        count += targets[i] != WK_IGNORED ? 1 : 0;
+    return count > 0 ? (double)count : 1;
+}

@@ -1,0 +1,451 @@
+/* Building a graph: inputs, parameters, blocks and nodes, with a sentence for each mistake. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "common/base/array.h"
+#include "libworker/graph/graph.h"
+#include "libworker/graph/op.h"
+
+enum {
+    ARENA_MAX_BYTES = 1 << 28,
+    NAME_MAX_BYTES = 96,
+    SIZE_MAX_FIXED = 1 << 30, /* of one dimension */
+    ELEMENTS_MAX = 1 << 30,   /* of the fixed part of a shape: kernels count in int32 below */
+};
+
+struct wk_graph *wk_graph_new(const char *name)
+{
+    struct wk_graph *graph = calloc(1, sizeof(*graph));
+    if (!graph)
+        return NULL;
+    arena_init(&graph->arena, ARENA_MAX_BYTES);
+    graph->name = arena_strdup(&graph->arena, name ? name : "graph");
+    graph->blocks = array_reserve_or_null(NULL, 0, &graph->blocks_capacity, sizeof(char *));
+    if (!graph->name || !graph->blocks) {
+        wk_graph_free(graph);
+        return NULL;
+    }
+    graph->blocks[graph->n_blocks++] = "";
+    return graph;
+}
+
+void wk_graph_free(struct wk_graph *graph)
+{
+    if (!graph)
+        return;
+    free(graph->tensors);
+    free(graph->nodes);
+    free(graph->params);
+    free(graph->blocks);
+    arena_fini(&graph->arena);
+    free(graph);
+}
+
+const char *wk_graph_error(const struct wk_graph *graph)
+{
+    return graph ? graph->error.text : "no memory for a graph";
+}
+
+struct wk_tensor *graph_refuse(struct wk_graph *graph, const char *fmt, ...)
+{
+    if (!graph || graph->error.code)
+        return NULL;
+    char text[sizeof(graph->error.text)];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    (void)error_set(&graph->error, WK_EINVAL, "%s", text);
+    return NULL;
+}
+
+static void refuse_memory(struct wk_graph *graph)
+{
+    if (!graph->error.code)
+        (void)error_set(&graph->error, WK_ENOMEM, "no memory for the graph %s", graph->name);
+}
+
+/* True if nothing can be added: an earlier call failed, or there is no graph. */
+static bool stopped(const struct wk_graph *graph)
+{
+    return !graph || graph->error.code;
+}
+
+/* *array with a place for one more. False, with a sentence, without memory. */
+static bool grow(struct wk_graph *graph, void **array, int count, int *capacity, size_t each)
+{
+    void *grown = array_reserve_or_null(*array, count, capacity, each);
+    if (grown)
+        *array = grown;
+    else
+        refuse_memory(graph);
+    return grown;
+}
+
+static struct wk_tensor *tensor_new(struct wk_graph *graph, const struct wk_tensor *like)
+{
+    struct wk_tensor *tensor = arena_copy(&graph->arena, like, sizeof(*like));
+    if (!tensor) {
+        refuse_memory(graph);
+        return NULL;
+    }
+    if (!grow(graph, (void **)&graph->tensors, graph->n_tensors, &graph->tensors_capacity,
+              sizeof(struct wk_tensor *)))
+        return NULL;
+    tensor->graph = graph;
+    tensor->id = graph->n_tensors;
+    tensor->block = graph->n_blocks - 1;
+    graph->tensors[graph->n_tensors++] = tensor;
+    return tensor;
+}
+
+/* The shape as dimensions. False, with a sentence, for a size that no tensor has. */
+static bool read_shape(struct wk_graph *graph, const char *what, struct wk_shape shape,
+                       struct wk_tensor *ret)
+{
+    int64_t fixed = 1;
+    if (shape.dims < 0 || shape.dims > WK_TENSOR_DIMS_MAX) {
+        graph_refuse(graph, "%s: a tensor has at most %d dimensions, not %d", what,
+                     WK_TENSOR_DIMS_MAX, shape.dims);
+        return false;
+    }
+    ret->dims = shape.dims;
+    for (int i = 0; i < shape.dims; i++) {
+        ret->shape[i] = dim_of(shape.size[i]);
+        int64_t size = ret->shape[i].fixed;
+        if (size < 1 || size > SIZE_MAX_FIXED) {
+            graph_refuse(graph, "%s: dimension %d is %lld; sizes are 1 to %d", what, i,
+                         (long long)shape.size[i], SIZE_MAX_FIXED);
+            return false;
+        }
+        fixed *= size;
+        if (fixed > ELEMENTS_MAX) {
+            graph_refuse(graph, "%s: more than %d elements", what, ELEMENTS_MAX);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A copy of the name, or NULL with a sentence. */
+static const char *read_name(struct wk_graph *graph, const char *what, const char *name)
+{
+    if (!name || !*name || strlen(name) >= NAME_MAX_BYTES) {
+        graph_refuse(graph, "%s: a name has 1 to %d bytes", what, NAME_MAX_BYTES - 1);
+        return NULL;
+    }
+    const char *copy = arena_strdup(&graph->arena, name);
+    if (!copy)
+        refuse_memory(graph);
+    return copy;
+}
+
+struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name, enum wk_dtype type,
+                                 struct wk_shape shape)
+{
+    struct wk_tensor input = {.kind = TENSOR_INPUT, .type = type};
+    if (stopped(graph) || !(input.name = read_name(graph, "wk_graph_input", name)) ||
+        !read_shape(graph, input.name, shape, &input))
+        return NULL;
+    for (int i = 0; i < graph->n_inputs; i++) {
+        if (!strcmp(graph->inputs[i]->name, name))
+            return graph_refuse(graph, "there are two inputs named %s", name);
+    }
+    if (!shape.dims || !dim_equal(input.shape[0], dim_of(WK_SAMPLES)))
+        return graph_refuse(graph, "input %s: the first dimension is WK_SAMPLES", name);
+    if (graph->n_inputs == GRAPH_NAMED_MAX)
+        return graph_refuse(graph, "input %s: a graph has at most %d inputs", name,
+                            GRAPH_NAMED_MAX);
+    input.index = graph->n_inputs;
+    struct wk_tensor *tensor = tensor_new(graph, &input);
+    if (tensor)
+        graph->inputs[graph->n_inputs++] = tensor;
+    return tensor;
+}
+
+static bool param_is_known(struct wk_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->n_params; i++) {
+        if (!strcmp(graph->params[i].tensor->name, name))
+            return true;
+    }
+    return false;
+}
+
+struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struct wk_shape shape,
+                                 const struct wk_param *options)
+{
+    struct graph_param param = {.options = options ? *options : (struct wk_param){0}};
+    struct wk_tensor like = {.kind = TENSOR_PARAM, .type = WK_F32};
+    if (stopped(graph) || !(like.name = read_name(graph, "wk_graph_param", name)) ||
+        !read_shape(graph, like.name, shape, &like))
+        return NULL;
+    if (param_is_known(graph, name))
+        return graph_refuse(graph, "there are two parameters named %s", name);
+    if (!shape.dims)
+        return graph_refuse(graph, "parameter %s: at least one dimension, such as WK_SHAPE(1)",
+                            name);
+    for (int i = 0; i < like.dims; i++) {
+        if (!dim_is_fixed(like.shape[i]))
+            return graph_refuse(graph, "parameter %s: its sizes are fixed", name);
+    }
+    if (graph->n_params == GRAPH_PARAMS_MAX)
+        return graph_refuse(graph, "parameter %s: a graph has at most %d", name, GRAPH_PARAMS_MAX);
+    like.index = graph->n_params;
+    like.trains = true;
+    param.tensor = tensor_new(graph, &like);
+    if (!param.tensor || !grow(graph, (void **)&graph->params, graph->n_params,
+                               &graph->params_capacity, sizeof(*graph->params)))
+        return NULL;
+    graph->params[graph->n_params++] = param;
+    return param.tensor;
+}
+
+/* The first block gets the name if nothing is in it. */
+void wk_graph_block(struct wk_graph *graph, const char *name)
+{
+    const char *copy;
+    if (stopped(graph) || !(copy = read_name(graph, "wk_graph_block", name)))
+        return;
+    for (int i = 0; i < graph->n_blocks; i++) {
+        if (!strcmp(graph->blocks[i], name)) {
+            graph_refuse(graph, "there are two blocks named %s", name);
+            return;
+        }
+    }
+    if (graph->n_blocks == 1 && !graph->n_params && !graph->n_nodes && !*graph->blocks[0]) {
+        graph->blocks[0] = copy;
+        return;
+    }
+    if (graph->n_blocks == GRAPH_BLOCKS_MAX) {
+        graph_refuse(graph, "block %s: a graph has at most %d", name, GRAPH_BLOCKS_MAX);
+        return;
+    }
+    if (grow(graph, (void **)&graph->blocks, graph->n_blocks, &graph->blocks_capacity,
+             sizeof(char *)))
+        graph->blocks[graph->n_blocks++] = copy;
+}
+
+void graph_limit_length(struct wk_graph *graph, int64_t length)
+{
+    if (!graph->max_length || length < graph->max_length)
+        graph->max_length = length;
+}
+
+void wk_graph_max_length(struct wk_graph *graph, int64_t length)
+{
+    if (stopped(graph))
+        return;
+    if (length < 1 || length > GRAPH_LENGTH_MAX)
+        graph_refuse(graph, "wk_graph_max_length: %lld is outside 1 to %d", (long long)length,
+                     GRAPH_LENGTH_MAX);
+    else
+        graph_limit_length(graph, length);
+}
+
+/* A value of this graph, for outputs and losses; else a sentence. */
+static bool is_value(struct wk_graph *graph, const char *what, const char *name,
+                     const struct wk_tensor *value)
+{
+    if (!value)
+        graph_refuse(graph, "%s %s is NULL", what, name ? name : "");
+    else if (value->graph != graph)
+        graph_refuse(graph, "%s %s is of another graph", what, name ? name : "");
+    return value && value->graph == graph;
+}
+
+void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor *value)
+{
+    struct graph_output output = {.value = value};
+    if (stopped(graph) || !is_value(graph, "output", name, value) ||
+        !(output.name = read_name(graph, "wk_graph_output", name)))
+        return;
+    for (int i = 0; i < graph->n_outputs; i++) {
+        if (!strcmp(graph->outputs[i].name, name)) {
+            graph_refuse(graph, "there are two outputs named %s", name);
+            return;
+        }
+    }
+    if (graph->n_outputs == GRAPH_NAMED_MAX)
+        graph_refuse(graph, "output %s: a graph has at most %d", name, GRAPH_NAMED_MAX);
+    else
+        graph->outputs[graph->n_outputs++] = output;
+}
+
+void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *losses,
+                   const struct wk_loss *options)
+{
+    char text[TENSOR_TEXT_MAX];
+    struct graph_loss loss = {.losses = losses,
+                              .options = options ? *options : (struct wk_loss){0}};
+    if (stopped(graph) || !is_value(graph, "loss", name, losses) ||
+        !(loss.name = read_name(graph, "wk_graph_loss", name)))
+        return;
+    if (!losses->trains)
+        graph_refuse(graph, "loss %s depends on no parameter that is trained", name);
+    else if (losses->type != WK_F32)
+        graph_refuse(graph, "loss %s: %s is not f32", name, tensor_text(losses, text));
+    else if (graph->n_losses == GRAPH_NAMED_MAX)
+        graph_refuse(graph, "loss %s: a graph has at most %d", name, GRAPH_NAMED_MAX);
+    else
+        graph->losses[graph->n_losses++] = loss;
+}
+
+bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b)
+{
+    bool same = a->dims == b->dims;
+    for (int i = 0; i < a->dims && same; i++)
+        same = dim_equal(a->shape[i], b->shape[i]);
+    return same;
+}
+
+const char *tensor_text(const struct wk_tensor *tensor, char ret[TENSOR_TEXT_MAX])
+{
+    size_t used = (size_t)snprintf(ret, TENSOR_TEXT_MAX, "[");
+    for (int i = 0; i < tensor->dims && used < TENSOR_TEXT_MAX; i++) {
+        char text[DIM_TEXT_MAX];
+        used += (size_t)snprintf(ret + used, TENSOR_TEXT_MAX - used, "%s%s", i ? ", " : "",
+                                 dim_text(tensor->shape[i], text));
+    }
+    if (used < TENSOR_TEXT_MAX)
+        snprintf(ret + used, TENSOR_TEXT_MAX - used, "] %s", wk_dtype_name(tensor->type));
+    return ret;
+}
+
+struct wk_shape wk_tensor_shape(const struct wk_tensor *tensor)
+{
+    struct wk_shape shape = {0};
+    for (int i = 0; tensor && i < tensor->dims; i++) {
+        struct dim d = tensor->shape[i];
+        shape.size[shape.dims++] = dim_is_fixed(d)                    ? d.fixed
+                                   : dim_equal(d, dim_of(WK_SAMPLES)) ? WK_SAMPLES
+                                   : dim_equal(d, dim_of(WK_LENGTH))  ? WK_LENGTH
+                                                                      : WK_REST;
+    }
+    return shape;
+}
+
+enum wk_dtype wk_tensor_type(const struct wk_tensor *tensor)
+{
+    return tensor ? tensor->type : WK_F32;
+}
+
+/* The graph of the inputs, after checks that do not depend on the operation; or NULL. */
+static struct wk_graph *graph_of(const struct node_request *request)
+{
+    const struct op_row *row = request->row;
+    struct wk_graph *graph = NULL;
+    for (int i = 0; i < request->n_in && !graph; i++)
+        graph = request->in[i] ? request->in[i]->graph : NULL;
+    if (stopped(graph))
+        return NULL;
+    if (request->n_in < row->min_in || request->n_in > row->max_in) {
+        graph_refuse(graph, "%s: %d inputs; it takes %d to %d", row->name, request->n_in,
+                     row->min_in, row->max_in);
+        return NULL;
+    }
+    for (int i = 0; i < request->n_in; i++) {
+        if (!request->in[i] && !(row->optional & OP_IN(i))) {
+            graph_refuse(graph, "%s: input %d is NULL", row->name, i);
+            return NULL;
+        }
+        if (request->in[i] && request->in[i]->graph != graph) {
+            graph_refuse(graph, "%s: input %d is of another graph", row->name, i);
+            return NULL;
+        }
+    }
+    return graph;
+}
+
+/* Input i, through views, is one of the batch's: then it can be checked. */
+static bool is_batch_input(const struct wk_tensor *tensor)
+{
+    while (tensor->node && tensor->node->row->view)
+        tensor = tensor->node->in[0];
+    return tensor->kind == TENSOR_INPUT;
+}
+
+/* The next place of the row's nodes in the present block. */
+static int next_place(const struct wk_graph *graph, const struct op_row *row)
+{
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        if (graph->nodes[i]->block != graph->n_blocks - 1)
+            break;
+        if (graph->nodes[i]->row == row)
+            return graph->nodes[i]->place + 1;
+    }
+    return 0;
+}
+
+static bool trains(const struct node_request *request)
+{
+    for (int i = 0; i < request->n_in; i++) {
+        if (request->in[i] && request->in[i]->trains && (request->row->differentiable & OP_IN(i)))
+            return true;
+    }
+    return false;
+}
+
+/* The node of a request with a valid signature; its outputs become tensors. */
+static struct wk_tensor *node_new(struct wk_graph *graph, const struct node_request *request,
+                                  const struct op_signature *signature)
+{
+    struct node like = {.row = request->row,
+                        .id = graph->n_nodes,
+                        .block = graph->n_blocks - 1,
+                        .place = next_place(graph, request->row),
+                        .n_in = request->n_in,
+                        .n_out = signature->n_out};
+    memcpy(like.in, request->in, sizeof(like.in));
+    if (request->attributes_bytes)
+        like.attributes = arena_copy(&graph->arena, request->attributes, request->attributes_bytes);
+    struct node *node = arena_copy(&graph->arena, &like, sizeof(like));
+    if (!node || (request->attributes_bytes && !like.attributes)) {
+        refuse_memory(graph);
+        return NULL;
+    }
+    for (int i = 0; i < signature->n_out; i++) {
+        const struct wk_tensor *described = &signature->out[i];
+        struct wk_tensor out = {.kind = TENSOR_VALUE,
+                                .index = i,
+                                .type = described->type,
+                                .dims = described->dims,
+                                .node = node,
+                                .trains = i == 0 && trains(request)};
+        memcpy(out.shape, described->shape, sizeof(out.shape));
+        node->out[i] = tensor_new(graph, &out);
+        if (!node->out[i])
+            return NULL;
+    }
+    if (!grow(graph, (void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity,
+              sizeof(struct node *)))
+        return NULL;
+    graph->nodes[graph->n_nodes++] = node;
+    return node->out[0];
+}
+
+struct wk_tensor *graph_add(const struct node_request *request)
+{
+    const struct op_row *row = request->row;
+    struct wk_graph *graph = graph_of(request);
+    struct error err = {0};
+    if (!graph)
+        return NULL;
+    struct op_signature signature = {.row = row,
+                                     .attributes = request->attributes,
+                                     .n_in = request->n_in,
+                                     .in = request->in,
+                                     .n_out = 1};
+    if (row->shape(&signature, &err))
+        return graph_refuse(graph, "%s: %s", row->name, err.text);
+    if (row->index_input && !is_batch_input(request->in[row->index_input - 1]))
+        return graph_refuse(graph, "%s: its indices must be an input of the graph", row->name);
+    if (graph->n_nodes == GRAPH_NODES_MAX)
+        return graph_refuse(graph, "%s: a graph has at most %d operations", row->name,
+                            GRAPH_NODES_MAX);
+    return node_new(graph, request, &signature);
+}

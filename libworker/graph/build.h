@@ -1,0 +1,34 @@
+/* Adding to a graph, with a sentence for each mistake. One thread. */
+#ifndef GRAPH_BUILD_H
+#define GRAPH_BUILD_H
+
+#include "libworker/graph/graph.h"
+
+/* Limit WK_LENGTH, if it is not limited further already. */
+void graph_limit_length(struct wk_graph *graph, int64_t length);
+
+/* Store the first failure; later ones are dropped. Returns NULL, for a call to return. */
+struct wk_tensor *graph_refuse(struct wk_graph *graph, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The request of an operation's builder. */
+struct node_request {
+    const struct op_row *row;
+    const void *attributes; /* copied: attributes_bytes */
+    size_t attributes_bytes;
+    int n_in;
+    struct wk_tensor *in[NODE_INPUTS_MAX];
+};
+
+/* Add a node. The row checks the inputs and sets the outputs' shapes. On failure it returns NULL,
+ * with a sentence in the graph: a required input is NULL, inputs are of different graphs, shapes do
+ * not fit, or a limit is reached. The graph is that of the first input. */
+struct wk_tensor *graph_add(const struct node_request *request);
+
+bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b);
+
+/* "[samples, 8, 64] f32", for sentences. */
+enum { TENSOR_TEXT_MAX = 160 };
+const char *tensor_text(const struct wk_tensor *tensor, char ret[TENSOR_TEXT_MAX]);
+
+#endif

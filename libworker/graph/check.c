@@ -1,0 +1,79 @@
+/* What only a complete graph can get wrong. */
+#include <stdlib.h>
+
+#include <worker/error.h>
+
+#include "libworker/graph/build.h"
+
+enum { PARAM_DIMS = 4 }; /* of the arenas' tables (nn/model.h) */
+
+/* Mark the tensors that `root` depends on. */
+static void mark(const struct wk_graph *graph, bool *reached, const struct wk_tensor *root)
+{
+    reached[root->id] = true;
+    for (int i = root->node ? root->node->id : -1; i >= 0; i--) {
+        const struct node *node = graph->nodes[i];
+        bool needed = false;
+        for (int k = 0; k < node->n_out; k++)
+            needed |= reached[node->out[k]->id];
+        for (int k = 0; k < node->n_in && needed; k++) {
+            if (node->in[k])
+                reached[node->in[k]->id] = true;
+        }
+    }
+}
+
+static uint64_t inputs_in(const struct wk_graph *graph, const bool *reached)
+{
+    uint64_t inputs = 0;
+    for (int i = 0; i < graph->n_inputs; i++)
+        inputs |= reached[graph->inputs[i]->id] ? (uint64_t)1 << i : 0;
+    return inputs;
+}
+
+static void check_params(struct wk_graph *graph, const bool *reached)
+{
+    for (int i = 0; i < graph->n_params; i++) {
+        const struct wk_tensor *param = graph->params[i].tensor;
+        if (param->dims > PARAM_DIMS)
+            graph_refuse(graph, "parameter %s has %d dimensions; at most %d are stored",
+                         param->name, param->dims, PARAM_DIMS);
+        if (graph->n_losses && !reached[param->id])
+            graph_refuse(graph, "parameter %s reaches no loss: use it or leave it out",
+                         param->name);
+    }
+}
+
+static void check_length(struct wk_graph *graph)
+{
+    for (int i = 0; i < graph->n_tensors; i++) {
+        for (int k = 0; k < graph->tensors[i]->dims; k++)
+            graph->uses_length |= graph->tensors[i]->shape[k].length > 0;
+    }
+    if (graph->uses_length && !graph->max_length)
+        graph_refuse(graph, "WK_LENGTH has no limit: call wk_graph_max_length");
+}
+
+void graph_check_whole(struct wk_graph *graph)
+{
+    bool *reached = calloc((size_t)graph->n_tensors + 1, sizeof(*reached));
+    if (!reached && !graph->error.code)
+        (void)error_set(&graph->error, WK_ENOMEM, "no memory for the graph %s", graph->name);
+    if (!graph->error.code && !graph->n_params)
+        graph_refuse(graph, "the graph %s has no parameters", graph->name);
+    if (!graph->error.code && !graph->n_losses && !graph->n_outputs)
+        graph_refuse(graph, "the graph %s has neither a loss nor an output", graph->name);
+    if (!graph->error.code) {
+        for (int i = 0; i < graph->n_outputs; i++)
+            mark(graph, reached, graph->outputs[i].value);
+        graph->output_inputs = inputs_in(graph, reached);
+        for (int i = 0; i < graph->n_tensors; i++)
+            reached[i] = false;
+        for (int i = 0; i < graph->n_losses; i++)
+            mark(graph, reached, graph->losses[i].losses);
+        graph->loss_inputs = inputs_in(graph, reached);
+        check_params(graph, reached);
+        check_length(graph);
+    }
+    free(reached);
+}

@@ -1,0 +1,239 @@
+/* Values and their memory while a plan is made. */
+#include "libworker/graph/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "common/base/array.h"
+#include "libworker/graph/describe.h"
+
+struct wk_tensor *tensor_base(struct wk_tensor *tensor)
+{
+    while (tensor->node && tensor->node->row->view)
+        tensor = tensor->node->in[0];
+    return tensor;
+}
+
+static unsigned keeps(const struct node *node)
+{
+    return node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
+}
+
+/* Values that a backward kernel reads, by the memory that they are in. */
+static void mark_kept(struct emitter *e)
+{
+    for (int i = 0; i < e->trace.n; i++) {
+        const struct work *work = &e->trace.works[i];
+        unsigned kept = keeps(work->node);
+        if (!e->plan->options.trace.trains || !work->out[0]->trains)
+            continue;
+        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
+            if (work->in[k] && (kept & OP_IN(k)))
+                e->kept[tensor_base(e->trace.same[work->in[k]->id])->id] = true;
+        }
+        for (int k = 0; k < NODE_OUTPUTS_MAX; k++) {
+            if (work->out[k] && (kept & OP_OUT(k)))
+                e->kept[work->out[k]->id] = true;
+        }
+    }
+}
+
+/* A value that only products read is kept as they round it. `wide` has those that others read. */
+static void mark_wide(const struct emitter *e, bool *wide)
+{
+    for (int i = 0; i < e->trace.n; i++) {
+        const struct work *work = &e->trace.works[i];
+        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
+            bool factor = work->node->row->factors & OP_IN(k);
+            if (work->in[k] && !factor && !work->node->row->view)
+                wide[tensor_base(work->in[k])->id] = true;
+        }
+        if (keeps(work->node) & OP_OUT(0))
+            wide[work->out[0]->id] = true;
+    }
+    for (int i = 0; i < e->graph->n_losses; i++)
+        wide[tensor_base(e->trace.same[e->graph->losses[i].losses->id])->id] = true;
+    for (int i = 0; i < e->graph->n_outputs; i++)
+        wide[tensor_base(e->trace.same[e->graph->outputs[i].value->id])->id] = true;
+}
+
+static void choose_types(struct emitter *e, bool *wide)
+{
+    enum wk_dtype compute = e->plan->options.compute;
+    mark_wide(e, wide);
+    for (int i = 0; i < e->graph->n_tensors; i++)
+        e->type[i] = e->graph->tensors[i]->type;
+    for (int i = 0; i < e->trace.n && compute != WK_F32; i++) {
+        struct wk_tensor *out = e->trace.works[i].out[0];
+        struct wk_tensor *base = tensor_base(out);
+        if (base->kind == TENSOR_VALUE && out->type == WK_F32)
+            e->type[out->id] = wide[base->id] ? WK_F32 : compute;
+    }
+}
+
+void emit_fini(struct emitter *e)
+{
+    trace_fini(&e->trace);
+    free(e->value[0]);
+    free(e->value[1]);
+    free(e->type);
+    free(e->kept);
+    free(e->grads);
+    free(e->storages);
+    free(e->sharers);
+    *e = (struct emitter){0};
+}
+
+bool emit_is_again(const struct emitter *e, int block)
+{
+    return e->plan->options.recompute && e->plan->options.trace.trains &&
+           block < e->graph->n_blocks - 1;
+}
+
+/* *array with a place for one more. False without memory: then the plan is given up at its end, and
+ * until then the last item stands for those that are missing. */
+static bool grow(struct emitter *e, void **array, int count, int *capacity, size_t each)
+{
+    void *grown = array_reserve_or_null(*array, count, capacity, each);
+    if (grown)
+        *array = grown;
+    else
+        e->without_memory = true;
+    return grown;
+}
+
+static int new_storage(struct emitter *e, size_t bytes)
+{
+    struct storage storage = {.bytes = bytes, .first = 1, .last = 0};
+    if (!grow(e, (void **)&e->storages, e->n_storages, &e->storages_capacity, sizeof(storage)) ||
+        !grow(e, (void **)&e->sharers, e->n_storages, &e->sharers_capacity, sizeof(*e->sharers)))
+        return e->n_storages - 1;
+    e->sharers[e->n_storages] = 0;
+    e->storages[e->n_storages] = storage;
+    return e->n_storages++;
+}
+
+static int append_value(struct emitter *e, const struct plan_value *value)
+{
+    struct plan *plan = e->plan;
+    if (!grow(e, (void **)&plan->values, plan->n_values, &plan->values_capacity, sizeof(*value)))
+        return plan->n_values - 1;
+    plan->values[plan->n_values] = *value;
+    return plan->n_values++;
+}
+
+int emit_value(struct emitter *e, const struct wk_tensor *tensor, enum wk_dtype type, int storage)
+{
+    struct op_tensor sizes = describe_tensor(tensor, &e->plan->options.sizes);
+    struct plan_value value = {.type = type, .dims = sizes.dims, .count = sizes.count};
+    memcpy(value.shape, sizes.shape, sizeof(value.shape));
+    value.storage =
+        storage >= 0 ? storage : new_storage(e, (size_t)value.count * wk_dtype_bytes(type));
+    return append_value(e, &value);
+}
+
+/* Places for the first of each kind, so that later ones have something that stands for them. */
+static bool has_first(struct emitter *e)
+{
+    static const struct wk_tensor nothing = {.dims = 1};
+    (void)new_storage(e, 0);
+    if (!e->without_memory)
+        (void)emit_value(e, &nothing, WK_F32, 0);
+    return !e->without_memory;
+}
+
+int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan, const int *blocks,
+              struct error *err)
+{
+    size_t tensors = (size_t)graph->n_tensors + 1;
+    *e = (struct emitter){.graph = graph, .plan = plan, .blocks = blocks};
+    int rc = trace_init(&e->trace, graph, &plan->options.trace, err);
+    if (rc)
+        return rc;
+    bool *wide = calloc(tensors, sizeof(*wide));
+    e->value[0] = malloc(tensors * sizeof(int));
+    e->value[1] = malloc(tensors * sizeof(int));
+    e->type = calloc(tensors, sizeof(*e->type));
+    e->kept = calloc(tensors, sizeof(*e->kept));
+    e->grads = calloc(tensors, sizeof(*e->grads));
+    if (!wide || !e->value[0] || !e->value[1] || !e->type || !e->kept || !e->grads ||
+        !has_first(e)) {
+        free(wide);
+        emit_fini(e);
+        return error_set(err, WK_ENOMEM, "no memory to plan the model");
+    }
+    for (int i = 0; i < graph->n_tensors; i++) {
+        e->value[0][i] = e->value[1][i] = -1;
+        e->grads[i].value = -1;
+    }
+    mark_kept(e);
+    choose_types(e, wide);
+    free(wide);
+    return 0;
+}
+
+/* The value of an input or a parameter, also through a view of one. */
+static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
+                         const struct wk_tensor *base)
+{
+    bool param = base->kind == TENSOR_PARAM;
+    enum wk_dtype type = param && base->dims > 1 ? e->plan->options.compute : base->type;
+    int number = emit_value(e, tensor, type, 0);
+    struct plan_value *value = &e->plan->values[number];
+    value->kind = param ? PLACE_PARAM : PLACE_INPUT;
+    value->index = base->index;
+    value->storage = -1;
+    return number;
+}
+
+int emit_read(struct emitter *e, const struct work *work, struct wk_tensor *tensor, bool again)
+{
+    struct wk_tensor *base = tensor_base(tensor);
+    if (base->kind != TENSOR_VALUE) {
+        int *number = &e->value[0][tensor->id];
+        if (*number < 0)
+            *number = outside_value(e, tensor, base);
+        return *number;
+    }
+    bool own = again && base->node->block == work->node->block;
+    return e->value[own ? 1 : 0][tensor->id];
+}
+
+struct launch emit_blank(enum launch_kind kind)
+{
+    struct launch launch = {.kind = kind, .d_out = -1, .scratch = -1};
+    for (int i = 0; i < NODE_INPUTS_MAX; i++)
+        launch.in[i] = launch.d_in[i] = -1;
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
+        launch.out[i] = -1;
+    return launch;
+}
+
+static void touch(struct emitter *e, int value)
+{
+    if (value < 0 || e->plan->values[value].storage < 0)
+        return;
+    struct storage *storage = &e->storages[e->plan->values[value].storage];
+    int now = e->plan->n_launches;
+    if (storage->first > storage->last)
+        storage->first = now;
+    storage->last = now;
+}
+
+void emit_launch(struct emitter *e, const struct launch *launch)
+{
+    struct plan *plan = e->plan;
+    for (int i = 0; i < NODE_INPUTS_MAX; i++) {
+        touch(e, launch->in[i]);
+        touch(e, launch->d_in[i]);
+    }
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
+        touch(e, launch->out[i]);
+    touch(e, launch->d_out);
+    touch(e, launch->scratch);
+    if (grow(e, (void **)&plan->launches, plan->n_launches, &plan->launches_capacity,
+             sizeof(*launch)))
+        plan->launches[plan->n_launches++] = *launch;
+}

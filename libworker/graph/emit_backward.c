@@ -1,0 +1,184 @@
+/* Gradients. Each trained value has one while its uses add to it; several may share memory, because
+ * the gradient of a sum's parts is that of the sum. The memory is copied before one of them changes
+ * while another is still to be read.
+ *
+ *     uses in the order of the backward pass       first: written, or shared     later: added
+ */
+#include "libworker/graph/emit.h"
+
+/* Where the gradient of a tensor is kept: a view of a parameter adds to the parameter's. */
+static struct grad *grad_of(struct emitter *e, struct wk_tensor *tensor)
+{
+    struct wk_tensor *base = tensor_base(tensor);
+    return &e->grads[base->kind == TENSOR_PARAM ? base->id : tensor->id];
+}
+
+static bool takes_gradient(const struct work *work, int input)
+{
+    const struct wk_tensor *in = work->in[input];
+    return in && in->trains && (work->node->row->differentiable & OP_IN(input));
+}
+
+static void count_use(struct emitter *e, struct wk_tensor *tensor)
+{
+    struct grad *grad = grad_of(e, tensor);
+    grad->uses++;
+    grad->comes = true;
+}
+
+/* In reverse order a tensor's uses come before the work that makes it, so one walk counts. */
+void emit_count_uses(struct emitter *e)
+{
+    for (int i = 0; i < e->graph->n_losses; i++)
+        count_use(e, e->trace.same[e->graph->losses[i].losses->id]);
+    for (int i = e->trace.n - 1; i >= 0; i--) {
+        const struct work *work = &e->trace.works[i];
+        if (!emit_has_backward(e, work))
+            continue;
+        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
+            if (takes_gradient(work, k))
+                count_use(e, work->in[k]);
+        }
+    }
+}
+
+bool emit_has_backward(const struct emitter *e, const struct work *work)
+{
+    struct wk_tensor *out = work->out[0];
+    bool of_param = tensor_base(out)->kind == TENSOR_PARAM; /* its uses add to the parameter's */
+    return out->trains && !of_param && e->grads[out->id].comes;
+}
+
+static int storage_of(const struct emitter *e, int value)
+{
+    return e->plan->values[value].storage;
+}
+
+static int new_grad(struct emitter *e, const struct wk_tensor *tensor, int storage)
+{
+    int value = emit_value(e, tensor, WK_F32, storage);
+    e->sharers[storage_of(e, value)]++;
+    return value;
+}
+
+/* Copy a gradient to memory of its own before it changes, if others there are still to be read. */
+static void unshare(struct emitter *e, struct grad *grad, const struct wk_tensor *tensor)
+{
+    int old = storage_of(e, grad->value);
+    if (e->sharers[old] < 2)
+        return;
+    struct launch copy = emit_blank(LAUNCH_COPY);
+    copy.in[0] = grad->value;
+    e->sharers[old]--;
+    grad->value = copy.out[0] = new_grad(e, tensor, -1);
+    emit_launch(e, &copy);
+}
+
+/* The value that a use's gradient is written to. *ret_add: added to what is there. */
+static int target(struct emitter *e, struct wk_tensor *tensor, bool *ret_add)
+{
+    struct wk_tensor *base = tensor_base(tensor);
+    struct grad *grad = grad_of(e, tensor);
+    grad->uses--;
+    if (base->kind == TENSOR_PARAM) {
+        int value = emit_value(e, tensor, WK_F32, 0);
+        e->plan->values[value].kind = PLACE_PARAM_GRAD;
+        e->plan->values[value].index = base->index;
+        e->plan->values[value].storage = -1;
+        *ret_add = true;
+        return value;
+    }
+    *ret_add = grad->value >= 0;
+    if (*ret_add)
+        unshare(e, grad, tensor);
+    else
+        grad->value = new_grad(e, tensor, -1);
+    return grad->value;
+}
+
+static void ready(struct emitter *e, struct wk_tensor *tensor)
+{
+    struct wk_tensor *base = tensor_base(tensor);
+    if (base->kind != TENSOR_PARAM || e->grads[base->id].uses)
+        return;
+    e->grads[base->id].uses = -1; /* announced once */
+    struct launch launch = emit_blank(LAUNCH_READY);
+    launch.index = base->index;
+    emit_launch(e, &launch);
+}
+
+void emit_seed(struct emitter *e, int index)
+{
+    struct wk_tensor *tensor = e->trace.same[e->graph->losses[index].losses->id];
+    bool add;
+    struct launch seed = emit_blank(LAUNCH_SEED);
+    seed.index = index;
+    seed.out[0] = target(e, tensor, &add);
+    seed.add = add ? 1 : 0;
+    emit_launch(e, &seed);
+}
+
+static bool passes(const struct work *work, int input)
+{
+    return work->node->row->view || ((work->node->row->passes_gradient & OP_IN(input)) &&
+                                     tensor_same_shape(work->in[input], work->out[0]));
+}
+
+/* The gradient of input `input` is that of the output. */
+static void pass_on(struct emitter *e, const struct work *work, int input)
+{
+    struct wk_tensor *tensor = work->in[input];
+    struct grad *grad = grad_of(e, tensor);
+    int d_out = e->grads[work->out[0]->id].value;
+    if (tensor_base(tensor)->kind == TENSOR_VALUE && grad->value < 0) {
+        grad->uses--;
+        grad->value = new_grad(e, tensor, storage_of(e, d_out));
+        return;
+    }
+    bool added; /* always: there is one */
+    struct launch add = emit_blank(LAUNCH_ADD);
+    add.in[0] = d_out;
+    add.out[0] = target(e, tensor, &added);
+    emit_launch(e, &add);
+}
+
+/* The kernel, if any gradient is for it to compute. */
+static void compute(struct emitter *e, const struct work *work, bool again)
+{
+    const struct node *node = work->node;
+    unsigned kept = node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
+    struct launch launch = emit_blank(LAUNCH_BACKWARD);
+    bool wanted = false;
+    launch.node = node;
+    launch.d_out = e->grads[work->out[0]->id].value;
+    for (int i = 0; i < NODE_INPUTS_MAX; i++) {
+        if (work->in[i])
+            launch.in[i] = kept & OP_IN(i) ? emit_read(e, work, work->in[i], again) : -1;
+        if (!takes_gradient(work, i) || passes(work, i))
+            continue;
+        bool add;
+        wanted = true;
+        launch.d_in[i] = target(e, work->in[i], &add);
+        launch.add |= add ? OP_IN(i) : 0;
+    }
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {
+        if (work->out[i] && (kept & OP_OUT(i)))
+            launch.out[i] = e->value[again ? 1 : 0][work->out[i]->id];
+    }
+    if (wanted)
+        emit_kernel(e, &launch);
+}
+
+void emit_backward(struct emitter *e, const struct work *work)
+{
+    compute(e, work, emit_is_again(e, work->node->block));
+    for (int i = 0; i < NODE_INPUTS_MAX; i++) {
+        if (takes_gradient(work, i) && passes(work, i))
+            pass_on(e, work, i);
+    }
+    e->sharers[storage_of(e, e->grads[work->out[0]->id].value)]--;
+    for (int i = NODE_INPUTS_MAX - 1; i >= 0; i--) {
+        if (takes_gradient(work, i))
+            ready(e, work->in[i]);
+    }
+}

@@ -1,0 +1,76 @@
+#include "libworker/graph/emit.h"
+#include "libworker/graph/run.h"
+
+/* The memory of what the kernel needs while it runs. */
+static int scratch_of(struct emitter *e, const struct launch *launch)
+{
+    const struct op_row *row = launch->node->row;
+    struct op_call call;
+    if (!row->scratch_bytes)
+        return -1;
+    run_describe(e->plan, launch, &call);
+    size_t bytes = row->scratch_bytes(&call, launch->kind == LAUNCH_BACKWARD);
+    if (!bytes)
+        return -1;
+    struct wk_tensor tensor = {.dims = 1, .shape = {dim_fixed((int64_t)bytes)}};
+    return emit_value(e, &tensor, WK_U8, -1);
+}
+
+void emit_kernel(struct emitter *e, struct launch *launch)
+{
+    launch->scratch = scratch_of(e, launch);
+    emit_launch(e, launch);
+}
+
+/* Nothing reads it but this work, and it may change it. */
+static bool is_free_for(const struct emitter *e, const struct work *work, struct wk_tensor *in)
+{
+    if (!in || in->kind != TENSOR_VALUE || in->node->row->view || e->kept[in->id] ||
+        e->trace.users[in->id] != 1 || e->type[in->id] != e->type[work->out[0]->id])
+        return false;
+    for (int i = 0; i < e->graph->n_losses; i++) {
+        if (e->trace.same[e->graph->losses[i].losses->id] == in)
+            return false;
+    }
+    for (int i = 0; i < e->graph->n_outputs; i++) {
+        if (e->trace.same[e->graph->outputs[i].value->id] == in)
+            return false;
+    }
+    return in->node->block == work->node->block || !emit_is_again(e, work->node->block);
+}
+
+/* A view is the same memory in another shape. */
+static void emit_view(struct emitter *e, const struct work *work, bool again)
+{
+    struct wk_tensor *out = work->out[0];
+    if (tensor_base(work->in[0])->kind != TENSOR_VALUE)
+        return; /* emit_read finds it */
+    int in = emit_read(e, work, work->in[0], again);
+    struct plan_value *base = &e->plan->values[in];
+    int number = emit_value(e, out, base->type, base->storage);
+    e->value[again ? 1 : 0][out->id] = number;
+}
+
+void emit_forward(struct emitter *e, const struct work *work, bool again)
+{
+    const struct op_row *row = work->node->row;
+    if (row->view) {
+        emit_view(e, work, again);
+        return;
+    }
+    struct launch launch = emit_blank(LAUNCH_FORWARD);
+    launch.node = work->node;
+    launch.again = again;
+    for (int i = 0; i < NODE_INPUTS_MAX; i++)
+        launch.in[i] = work->in[i] ? emit_read(e, work, work->in[i], again) : -1;
+    for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {
+        struct wk_tensor *out = work->out[i];
+        if (!out)
+            continue;
+        bool in_place = i == 0 && row->in_place && is_free_for(e, work, work->in[0]);
+        int storage = in_place ? e->plan->values[launch.in[0]].storage : -1;
+        launch.out[i] = emit_value(e, out, e->type[out->id], storage);
+        e->value[again ? 1 : 0][out->id] = launch.out[i];
+    }
+    emit_kernel(e, &launch);
+}

@@ -1,0 +1,98 @@
+/* A graph: tensors and nodes in build order. A node is one use of an operation's row (op.h) and
+ * follows what it reads, so build order is an order to run in. build.h has the calls.
+ *
+ * All of it lives in the graph's arena and ends with it. One thread.
+ */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <worker/graph.h>
+
+#include "common/base/arena.h"
+#include "common/base/error.h"
+#include "libworker/graph/dim.h"
+
+enum {
+    GRAPH_NODES_MAX = 1 << 17,
+    GRAPH_BLOCKS_MAX = 4096,
+    GRAPH_PARAMS_MAX = 1 << 16,
+    GRAPH_LENGTH_MAX = 1 << 20,
+    GRAPH_NAMED_MAX = 64, /* inputs, outputs and losses, each */
+    NODE_INPUTS_MAX = 8,
+    NODE_OUTPUTS_MAX = 3, /* the result, then what backward keeps beside it */
+};
+
+enum tensor_kind { TENSOR_INPUT, TENSOR_PARAM, TENSOR_VALUE };
+
+struct node;
+
+struct wk_tensor {
+    struct wk_graph *graph;
+    enum tensor_kind kind;
+    int id;    /* in graph->tensors */
+    int index; /* of the input or parameter; of the node's outputs */
+    enum wk_dtype type;
+    int dims;
+    struct dim shape[WK_TENSOR_DIMS_MAX];
+    const char *name;  /* of an input or parameter; NULL for a value */
+    struct node *node; /* that makes the value; NULL for the others */
+    int block;         /* in which it was made */
+    bool trains;       /* a gradient flows here: it depends on a parameter that is not frozen */
+};
+
+struct op_row;
+
+struct node {
+    const struct op_row *row;
+    const void *attributes; /* of the row's own type, or NULL */
+    int id;                 /* in graph->nodes */
+    int block;
+    int place; /* among the nodes of its row in its block: what keyed noise counts by */
+    int n_in, n_out;
+    struct wk_tensor *in[NODE_INPUTS_MAX];   /* NULL where an optional one is missing */
+    struct wk_tensor *out[NODE_OUTPUTS_MAX]; /* out[0] is the result */
+};
+
+struct graph_param {
+    struct wk_tensor *tensor;
+    struct wk_param options;
+};
+
+struct graph_loss {
+    const char *name;
+    struct wk_tensor *losses;
+    struct wk_loss options;
+};
+
+struct graph_output {
+    const char *name;
+    struct wk_tensor *value;
+};
+
+struct wk_graph {
+    struct arena arena;
+    struct error error; /* the first; code 0: none */
+    const char *name;
+    struct wk_tensor **tensors;
+    struct node **nodes;
+    struct graph_param *params;
+    const char **blocks; /* names; blocks[0] is "" */
+    int n_tensors, n_nodes, n_params, n_blocks;
+    int tensors_capacity, nodes_capacity, params_capacity, blocks_capacity;
+    struct wk_tensor *inputs[GRAPH_NAMED_MAX];
+    struct graph_output outputs[GRAPH_NAMED_MAX];
+    struct graph_loss losses[GRAPH_NAMED_MAX];
+    int n_inputs, n_outputs, n_losses;
+    int64_t max_length; /* 0: not limited yet */
+    /* Inputs that the losses and the outputs read, bits by number; set by graph_check_whole. */
+    uint64_t loss_inputs, output_inputs;
+    bool uses_length;
+};
+
+/* The last checks of a graph that is complete; a failure is in graph->error. */
+void graph_check_whole(struct wk_graph *graph);
+
+#endif

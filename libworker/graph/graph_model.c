@@ -1,0 +1,449 @@
+#include "libworker/graph/graph_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/worker.h>
+
+#include "libworker/graph/batch.h"
+#include "libworker/graph/op.h"
+#include "libworker/nn/outputs.h"
+#include "libworker/nn/param.h"
+
+static const struct model_ops graph_ops;
+
+struct graph_model *graph_model_of(struct wk_model *model)
+{
+    return model->ops == &graph_ops ? (struct graph_model *)model : NULL;
+}
+
+static struct graph_model *of(struct wk_model *model)
+{
+    return (struct graph_model *)model;
+}
+
+static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
+{
+    const struct plan_options *has = &plan->options;
+    return has->sizes.samples == wanted->sizes.samples &&
+           has->sizes.length == wanted->sizes.length && has->compute == wanted->compute &&
+           has->recompute == wanted->recompute && has->trace.trains == wanted->trace.trains &&
+           has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
+           has->trace.outputs == wanted->trace.outputs;
+}
+
+/* Move plan `i` to the front. */
+static struct plan *use_plan(struct graph_model *m, int i)
+{
+    struct plan *plan = m->plans[i];
+    memmove(&m->plans[1], &m->plans[0], (size_t)i * sizeof(m->plans[0]));
+    m->plans[0] = plan;
+    return plan;
+}
+
+int graph_model_plan(struct graph_model *m, const struct trace_options *trace,
+                     const struct sizes *sizes, struct plan **ret_plan, struct error *err)
+{
+    const struct low *low = m->model.low;
+    struct plan_options wanted = {.trace = *trace,
+                                  .sizes = *sizes,
+                                  .compute = low ? low->type : WK_F32,
+                                  .recompute = m->model.recompute && trace->trains};
+    for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
+        if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
+            *ret_plan = use_plan(m, i);
+            return 0;
+        }
+    }
+    struct plan *plan;
+    int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
+    if (rc)
+        return rc;
+    plan_free(m->plans[GRAPH_PLANS_KEPT - 1]);
+    m->plans[GRAPH_PLANS_KEPT - 1] = plan;
+    *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);
+    return 0;
+}
+
+static void forget_plans(struct graph_model *m)
+{
+    for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
+        plan_free(m->plans[i]);
+        m->plans[i] = NULL;
+    }
+    m->waiting = NULL;
+}
+
+/* Memory for a plan, and what its launches share. */
+static int prepare_run(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,
+                       struct error *err)
+{
+    struct place *place = &m->place;
+    bool trains = plan->options.trace.trains;
+    int rc = place_reserve(place, plan->region_bytes, err);
+    if (rc)
+        return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
+    m->run = (struct run){
+        .model = &m->model,
+        .queue = place->queue,
+        .numbers = place->numbers,
+        .region = place->region,
+        .pass =
+            {
+                .kernels = m->model.kernels,
+                .room = m->model.low ? m->model.low->room : NULL,
+                .trains = trains,
+                .samples = batch->samples,
+                .first_sample = batch->position + batch->first,
+                .seed = m->model.dropout_seed,
+                .dropout = (double)m->model.dropout,
+                .smoothing = trains ? (double)m->model.label_smoothing : 0,
+            },
+    };
+    numbers_clear(place->numbers, place->queue);
+    rc = place_inputs(place, m->graph, batch, &plan->options.sizes, m->run.inputs);
+    return rc ? error_set(err, rc, "no memory for the inputs of %lld samples",
+                          (long long)plan->options.sizes.samples)
+              : 0;
+}
+
+static struct sizes sizes_of(const struct graph_model *m, const struct wk_batch *batch)
+{
+    return (struct sizes){batch->samples, m->graph->uses_length ? batch->length : 1};
+}
+
+/* Wait for the losses: the sum of their means by their weights. */
+static int total_loss(struct graph_model *m, const struct wk_batch *batch, double *ret_loss,
+                      struct error *err)
+{
+    const double *sums;
+    double total = 0;
+    numbers_fetch(m->place.numbers, m->place.queue);
+    int rc = numbers_wait(m->place.numbers, &sums, err);
+    for (int i = 0; i < m->graph->n_losses && !rc; i++)
+        total += sums[i] * loss_weight(m->graph, i) / loss_divisor(m->graph, batch, i);
+    if (!rc)
+        *ret_loss = total;
+    return rc;
+}
+
+static int graph_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                         struct error *err)
+{
+    struct graph_model *m = of(model);
+    struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
+    struct sizes sizes = sizes_of(m, batch);
+    int rc = graph_model_plan(m, &trace, &sizes, &m->waiting, err);
+    if (!rc)
+        rc = prepare_run(m, m->waiting, batch, err);
+    if (!rc)
+        rc = run_launches(&m->run, m->waiting, 0, m->waiting->n_forward, err);
+    if (!rc)
+        rc = total_loss(m, batch, ret_loss, err);
+    return rc;
+}
+
+static int graph_backward(struct wk_model *model, double scale, struct error *err)
+{
+    struct graph_model *m = of(model);
+    for (int i = 0; i < m->graph->n_losses; i++)
+        m->run.seeds[i] =
+            (float)(scale * loss_weight(m->graph, i) / loss_divisor(m->graph, &model->batch, i));
+    return run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
+}
+
+int graph_model_move(struct graph_model *m, struct device *device, struct error *err)
+{
+    forget_plans(m);
+    place_fini(&m->place);
+    return place_init(&m->place, device, err);
+}
+
+static int output_named(const struct wk_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->n_outputs; i++) {
+        if (!strcmp(graph->outputs[i].name, name))
+            return i;
+    }
+    return -1;
+}
+
+/* A value on the host: where it is, or a copy in *ret_copy, which the caller frees. */
+static int fetch(const struct graph_model *m, const struct plan *plan, int value,
+                 const float **ret_values, float **ret_copy, struct error *err)
+{
+    const void *at = run_address(&m->run, plan, value);
+    size_t bytes = (size_t)plan->values[value].count * sizeof(float);
+    *ret_copy = NULL;
+    *ret_values = at;
+    if (device_host_reads(m->place.device))
+        return queue_finish(m->place.queue, err);
+    *ret_copy = malloc(bytes + 1);
+    *ret_values = *ret_copy;
+    if (!*ret_copy)
+        return error_set(err, WK_ENOMEM, "no memory for the values of an evaluation");
+    return queue_read(m->place.queue, *ret_copy, at, bytes, err);
+}
+
+/* What an evaluation asks for of the logits [rows, vocab]. */
+static int take_logits(const struct graph_model *m, const struct plan *plan, int output,
+                       const struct wk_outputs *outputs, struct error *err)
+{
+    const struct plan_value *value = &plan->values[plan->outputs[output]];
+    int64_t vocab = value->shape[value->dims - 1];
+    const float *logits;
+    float *copy;
+    int rc = fetch(m, plan, plan->outputs[output], &logits, &copy, err);
+    if (!rc && outputs->logits)
+        memcpy(outputs->logits, logits, (size_t)value->count * sizeof(*logits));
+    for (int64_t r = 0; !rc && outputs->likeliest && r < value->count / vocab; r++)
+        outputs->likeliest[r] = likeliest_token(logits + r * vocab, vocab);
+    free(copy);
+    return rc;
+}
+
+static int take_losses(const struct graph_model *m, const struct plan *plan, float *ret,
+                       struct error *err)
+{
+    const float *losses;
+    float *copy;
+    int rc = fetch(m, plan, plan->losses[0], &losses, &copy, err);
+    if (!rc)
+        memcpy(ret, losses, (size_t)plan->values[plan->losses[0]].count * sizeof(float));
+    free(copy);
+    return rc;
+}
+
+static int evaluate_plan(struct graph_model *m, const struct wk_batch *batch,
+                         const struct trace_options *trace, struct plan **ret_plan,
+                         struct error *err)
+{
+    struct sizes sizes = sizes_of(m, batch);
+    m->waiting = NULL;
+    int rc = graph_model_plan(m, trace, &sizes, ret_plan, err);
+    if (!rc)
+        rc = prepare_run(m, *ret_plan, batch, err);
+    if (!rc)
+        rc = run_launches(&m->run, *ret_plan, 0, (*ret_plan)->n_launches, err);
+    return rc;
+}
+
+static int graph_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
+                          const struct wk_outputs *outputs, struct error *err)
+{
+    struct graph_model *m = of(model);
+    struct trace_options trace = {.losses =
+                                      batch_has_inputs(m->graph, batch, m->graph->loss_inputs)};
+    struct plan *plan;
+    int logits = output_named(m->graph, "logits");
+    bool asks = outputs->logits || outputs->likeliest;
+    if (asks && logits < 0)
+        return error_set(err, WK_EUNSUPPORTED, "the graph %s has no output \"logits\"",
+                         m->graph->name);
+    trace.outputs = asks ? (uint64_t)1 << logits : 0;
+    int rc = evaluate_plan(m, batch, &trace, &plan, err);
+    if (rc)
+        return rc;
+    *ret_loss = 0;
+    if (trace.losses)
+        rc = total_loss(m, batch, ret_loss, err);
+    if (!rc && asks)
+        rc = take_logits(m, plan, logits, outputs, err);
+    if (!rc && outputs->losses && trace.losses)
+        rc = take_losses(m, plan, outputs->losses, err);
+    return rc;
+}
+
+static int graph_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
+                        struct error *err)
+{
+    struct graph_model *m = of(model);
+    int output = output_named(m->graph, "logits");
+    if (output < 0)
+        return error_set(err, WK_EUNSUPPORTED, "the graph %s has no output \"logits\"",
+                         m->graph->name);
+    struct trace_options trace = {.outputs = (uint64_t)1 << output};
+    struct plan *plan;
+    int rc = evaluate_plan(m, batch, &trace, &plan, err);
+    if (rc)
+        return rc;
+    const float *logits;
+    float *copy;
+    rc = fetch(m, plan, plan->outputs[output], &logits, &copy, err);
+    for (int64_t i = 0; i < batch->samples && !rc; i++)
+        memcpy(ret_logits + i * model->vocab, logits + ((i + 1) * batch->length - 1) * model->vocab,
+               (size_t)model->vocab * sizeof(*logits));
+    free(copy);
+    return rc;
+}
+
+static int graph_reserve(struct wk_model *model, int64_t samples, int64_t length, struct error *err)
+{
+    struct graph_model *m = of(model);
+    struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
+    struct sizes sizes = {samples, m->graph->uses_length ? length : 1};
+    struct plan *plan;
+    forget_plans(m);
+    if (samples == 0) {
+        place_release(&m->place);
+        return 0;
+    }
+    int rc = graph_model_plan(m, &trace, &sizes, &plan, err);
+    if (!rc)
+        rc = place_reserve(&m->place, plan->region_bytes, err);
+    if (!rc)
+        place_touch(&m->place);
+    return rc;
+}
+
+static void graph_model_free(struct wk_model *model)
+{
+    struct graph_model *m = of(model);
+    forget_plans(m);
+    place_fini(&m->place);
+    param_table_fini(model);
+    free(m->blocks);
+    wk_graph_free(m->graph);
+    free(m);
+}
+
+static int graph_check(const struct wk_model *model, const struct wk_batch *batch, bool losses,
+                       struct error *err)
+{
+    const struct graph_model *m = (const struct graph_model *)model;
+    if (m->graph->uses_length && (batch->length < 1 || batch->length > model->context))
+        return error_set(err, WK_EINVAL,
+                         "samples of length %lld do not fit the model's context of %lld",
+                         (long long)batch->length, (long long)model->context);
+    struct sizes sizes = sizes_of(m, batch);
+    return batch_check(m->graph, batch, &sizes, losses, err);
+}
+
+static double graph_count(const struct wk_model *model, const struct wk_batch *batch)
+{
+    return batch_count(((const struct graph_model *)model)->graph, batch);
+}
+
+static const struct model_ops graph_ops = {
+    .name = "graph",
+    .forward = graph_forward,
+    .backward = graph_backward,
+    .evaluate = graph_evaluate,
+    .logits = graph_logits,
+    .free = graph_model_free,
+    .reserve = graph_reserve,
+    .check = graph_check,
+    .count = graph_count,
+};
+
+static void add_param(struct graph_model *m, const struct graph_param *from)
+{
+    const struct wk_tensor *tensor = from->tensor;
+    const struct wk_param *o = &from->options;
+    struct wk_model *model = &m->model;
+    struct param *param = &model->params[model->n_params++];
+    memcpy(param->name, tensor->name, strlen(tensor->name) + 1);
+    param->dims = tensor->dims;
+    param->count = 1;
+    for (int i = 0; i < tensor->dims; i++) {
+        param->shape[i] = tensor->shape[i].fixed;
+        param->count *= (size_t)param->shape[i];
+    }
+    param->offset = model->count;
+    param->decay = !o->no_decay && (o->decay || tensor->dims > 1);
+    param->lookup = o->lookup;
+    param->block = m->blocks[tensor->block];
+    param->init_std = (float)o->scale;
+    switch (o->init) {
+    case WK_INIT_DEFAULT:
+        param->init = tensor->dims > 1 ? PARAM_NORMAL : PARAM_ZERO;
+        param->init_std = 0.02f;
+        break;
+    case WK_INIT_ZERO:
+        param->init = PARAM_ZERO;
+        break;
+    case WK_INIT_ONE:
+        param->init = PARAM_ONE;
+        break;
+    case WK_INIT_NORMAL:
+        param->init = PARAM_NORMAL;
+        break;
+    case WK_INIT_UNIFORM:
+        param->init = PARAM_UNIFORM;
+        break;
+    }
+    model->count += param->count;
+}
+
+/* Blocks with parameters get the model's numbers in order. */
+static void number_blocks(struct graph_model *m)
+{
+    const struct wk_graph *graph = m->graph;
+    for (int i = 0; i < graph->n_blocks; i++)
+        m->blocks[i] = -1;
+    for (int i = 0; i < graph->n_params; i++) {
+        int *block = &m->blocks[graph->params[i].tensor->block];
+        if (*block < 0)
+            *block = m->model.n_blocks++;
+    }
+}
+
+/* The last dimension of the output "logits", or 0. */
+static int64_t vocab_of(const struct wk_graph *graph)
+{
+    int output = output_named(graph, "logits");
+    if (output < 0)
+        return 0;
+    const struct wk_tensor *logits = graph->outputs[output].value;
+    return logits->dims ? dim_size(logits->shape[logits->dims - 1], &(struct sizes){1, 1}) : 0;
+}
+
+/* Something is dropped by the model's share, and only by it. */
+static bool has_dropout(const struct wk_graph *graph)
+{
+    bool has = false;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        has |= node->row->drops && node->row->drops(node, true) && !node->row->drops(node, false);
+    }
+    return has;
+}
+
+static int graph_model_new(struct wk_graph *graph, struct wk_model **ret_model)
+{
+    struct graph_model *m = calloc(1, sizeof(*m));
+    if (!m) {
+        wk_graph_free(graph);
+        return model_refuse_memory(ret_model);
+    }
+    m->graph = graph;
+    m->model.ops = &graph_ops;
+    m->model.kernels = kernel_cpu();
+    m->blocks = calloc((size_t)graph->n_blocks, sizeof(*m->blocks));
+    if (!m->blocks || param_table_init(&m->model, graph->n_params) ||
+        place_init(&m->place, NULL, NULL)) {
+        graph_model_free(&m->model);
+        return model_refuse_memory(ret_model);
+    }
+    number_blocks(m);
+    for (int i = 0; i < graph->n_params; i++)
+        add_param(m, &graph->params[i]);
+    m->model.context = graph->uses_length ? graph->max_length : 1;
+    m->model.vocab = vocab_of(graph);
+    m->model.drops = has_dropout(graph);
+    *ret_model = &m->model;
+    return 0;
+}
+
+int wk_graph_model(struct wk_graph *graph, struct wk_model **ret_model)
+{
+    if (!graph)
+        return model_refuse_memory(ret_model);
+    graph_check_whole(graph);
+    if (graph->error.code) {
+        struct error err = graph->error;
+        wk_graph_free(graph);
+        return model_refuse(&err, ret_model);
+    }
+    return graph_model_new(graph, ret_model);
+}

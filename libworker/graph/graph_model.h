@@ -1,0 +1,35 @@
+/* A graph as a model of libworker (nn/model.h): its parameters in the order in which they were
+ * made, its blocks, and plans for batches. Owned by the model; one thread. */
+#ifndef GRAPH_GRAPH_MODEL_H
+#define GRAPH_GRAPH_MODEL_H
+
+#include "libworker/graph/plan.h"
+#include "libworker/graph/run.h"
+#include "libworker/graph/place.h"
+#include "libworker/nn/model.h"
+
+enum { GRAPH_PLANS_KEPT = 4 }; /* training and evaluation, each of a full and a last batch */
+
+struct graph_model {
+    struct wk_model model; /* first, so that one pointer is both */
+    struct wk_graph *graph;
+    int *blocks; /* [graph->n_blocks]: the model's number of each; -1 without parameters */
+    struct plan *plans[GRAPH_PLANS_KEPT]; /* the last used one first */
+    struct plan *waiting;                 /* of the forward pass that waits for its backward pass */
+    struct run run;                       /* of the last pass */
+    struct place place;
+};
+
+/* The graph model, or NULL for another kind. */
+struct graph_model *graph_model_of(struct wk_model *model);
+
+/* Let the model compute on this device from now on (NULL: the CPU). Its parameters and gradients
+ * must then be in that device's memory (model_bind). A waiting pass is forgotten. WK_ENOMEM. */
+int graph_model_move(struct graph_model *m, struct device *device, struct error *err);
+
+/* A plan of the model as it is set now, for a pass of these sizes: kept by the model, valid until
+ * the next call. WK_ENOMEM. */
+int graph_model_plan(struct graph_model *m, const struct trace_options *trace,
+                     const struct sizes *sizes, struct plan **ret_plan, struct error *err);
+
+#endif

@@ -1,0 +1,94 @@
+/* The table of operations. A row is everything that is known about one operation: its shape rule,
+ * what its backward pass reads, its cost, how it may be cut. Its kernels on the CPU are there, too.
+ *
+ * An operation is one file in op/: its row, its kernels and the wk_op_ call that builds it. Its
+ * line in op_list.h makes it part of the table.
+ * op_call.h has the contract of kernels.
+ */
+#ifndef GRAPH_OP_H
+#define GRAPH_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "libworker/graph/build.h"
+#include "libworker/graph/op_call.h"
+
+/* The shape rule's view: the inputs as given, the outputs to be described. */
+struct op_signature {
+    const struct op_row *row;
+    const void *attributes;
+    int n_in;
+    struct wk_tensor *const *in;
+    int n_out;                              /* 1 unless the rule sets more */
+    struct wk_tensor out[NODE_OUTPUTS_MAX]; /* type, dims and shape are the rule's to set */
+};
+
+/* Along which dimensions a rank may have a part of the work without asking others; or-ed. */
+enum op_cut {
+    OP_CUT_SAMPLES = 1,
+    OP_CUT_LENGTH = 2, /* positions do not meet */
+    OP_CUT_HEADS = 4,
+    OP_CUT_ROWS = 8,     /* of a weight: the results are parts of a sum */
+    OP_CUT_COLUMNS = 16, /* of a weight: the results are side by side */
+};
+
+struct op_cost {
+    double flop;  /* multiplications and additions */
+    double bytes; /* read and written once each */
+};
+
+#define OP_IN(i)  (1u << (i))
+#define OP_OUT(i) (1u << (16 + (i)))
+
+struct op_row {
+    const char *name;
+    int min_in, max_in;
+    unsigned optional; /* inputs that may be NULL: OP_IN bits */
+    unsigned cuts;
+
+    /* Check the inputs and describe the outputs. The sentence begins after "operation: ". */
+    int (*shape)(struct op_signature *signature, struct error *err);
+
+    /* Values that the backward kernel reads, OP_IN and OP_OUT bits; `keeps_of`, if not NULL,
+     * decides by node. */
+    unsigned keeps;
+    unsigned (*keeps_of)(const struct node *node);
+    unsigned differentiable; /* inputs that can have a gradient: OP_IN bits */
+
+    /* Where such an input has the output's shape, its gradient is the output's: no kernel computes
+     * it, and d_in is NULL (OP_IN bits). */
+    unsigned passes_gradient;
+
+    /* An input of indices, which are checked with each batch: 1 + its number; 0: none. An index is
+     * in [0, index_bound), or WK_IGNORED if `index_ignores`. */
+    int index_input;
+    bool index_ignores;
+    int64_t (*index_bound)(const struct node *node);
+
+    /* Keyed noise: whether this node drops anything in training. `model`: the model's own share is
+     * above 0. A node that drops nothing is left out. NULL for other rows. */
+    bool (*drops)(const struct node *node, bool model);
+
+    unsigned factors; /* inputs that are factors of products, rounded to the compute type */
+
+    bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
+    bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
+
+    size_t (*scratch_bytes)(const struct op_call *call, bool backward);           /* NULL: none */
+    void (*cost)(const struct op_call *call, bool backward, struct op_cost *ret); /* NULL: bytes */
+
+    void (*forward)(const struct op_call *call);
+    void (*backward)(const struct op_call *call);
+};
+
+/* Rows that passes over a graph know by name. linear reads x, three weights, bias, residual. */
+extern const struct op_row op_linear, op_add;
+enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5 };
+
+/* The table, in the order of op_list.h. NULL past the last. */
+const struct op_row *op_row_at(int i);
+
+#endif

@@ -1,0 +1,236 @@
+/* Attention on qkv[samples, length, (heads + 2 kv_heads) * size] in tiles (kernel/attention.h).
+ * The log of each row's sum of exponentials [samples, heads, length] is kept beside the result, so
+ * memory grows with the length, not its square. Products are in the type of qkv and the result, or
+ * in float where they differ. */
+#include "libworker/kernel/attention.h"
+
+#include <math.h>
+
+#include "libworker/graph/op/cost.h"
+#include "libworker/graph/op/room.h"
+#include "libworker/graph/op/rule.h"
+#include "libworker/graph/op/tile.h"
+
+enum { QKV, LSE = 1 };
+
+struct attributes {
+    int heads, kv_heads;
+    bool causal;
+    int64_t window;
+    float scale; /* 0: 1 / sqrt(size) */
+};
+
+static int64_t vectors_of(const struct attributes *a)
+{
+    return a->heads + 2 * (int64_t)a->kv_heads;
+}
+
+static int options_check(const struct attributes *a, struct error *err)
+{
+    if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
+        return error_set(err, WK_EINVAL, "%d heads with %d kv_heads; heads must be a multiple",
+                         a->heads, a->kv_heads);
+    if (a->window < 0)
+        return error_set(err, WK_EINVAL, "the window is %lld; it takes 0 or more positions",
+                         (long long)a->window);
+    if (!(a->scale >= 0 && isfinite(a->scale)))
+        return error_set(err, WK_EINVAL, "the scale is %g; it takes 0 or more", (double)a->scale);
+    return 0;
+}
+
+static int mix_shape(struct op_signature *s, struct error *err)
+{
+    char text[TENSOR_TEXT_MAX];
+    const struct attributes *a = s->attributes;
+    const struct wk_tensor *qkv = s->in[QKV];
+    int rc = rule_values(s, err);
+    if (!rc)
+        rc = rule_dims(s, QKV, (int[]){3, 3}, err);
+    if (!rc)
+        rc = options_check(a, err);
+    if (rc)
+        return rc;
+    int64_t size = qkv->shape[2].fixed / vectors_of(a);
+    if (!dim_is_fixed(qkv->shape[2]) || qkv->shape[2].fixed % vectors_of(a) ||
+        size > ATTENTION_SIZE_MAX)
+        return error_set(err, WK_EINVAL,
+                         "input 0 is %s; its width must be (%d + 2 * %d) heads of 1 to %d",
+                         tensor_text(qkv, text), a->heads, a->kv_heads, ATTENTION_SIZE_MAX);
+    if (qkv->shape[1].samples || qkv->shape[1].fixed > ATTENTION_KEYS_MAX)
+        return error_set(err, WK_EINVAL, "input 0 is %s; dimension 1 is a length of at most %d",
+                         tensor_text(qkv, text), ATTENTION_KEYS_MAX);
+    s->n_out = 2;
+    s->out[0] = rule_output(qkv, 0);
+    s->out[0].shape[2] = dim_fixed(a->heads * size);
+    s->out[LSE] = rule_output(qkv, 0);
+    s->out[LSE].shape[1] = dim_fixed(a->heads);
+    s->out[LSE].shape[2] = qkv->shape[1];
+    return 0;
+}
+
+/* The kernels' type: that of qkv and the result, or f32 where they differ. */
+static enum wk_dtype type_of(const struct op_call *call)
+{
+    bool same = call->in[QKV].type == call->out[0].type;
+    return same ? call->in[QKV].type : WK_F32;
+}
+
+static struct kernel_attention kernel_of(const struct op_call *call)
+{
+    const struct attributes *a = call->node->attributes;
+    const struct op_tensor *qkv = &call->in[QKV];
+    int64_t length = qkv->shape[1], stride = qkv->shape[2], size = stride / vectors_of(a);
+    struct attention_stride in = {stride, length * stride};
+    struct attention_stride out = {a->heads * size, length * a->heads * size};
+    return (struct kernel_attention){
+        .samples = qkv->shape[0],
+        .length = length,
+        .keys = length,
+        .heads = a->heads,
+        .kv_heads = a->kv_heads,
+        .size = size,
+        .q = in,
+        .k = in,
+        .v = in,
+        .out = out,
+        .type = type_of(call),
+        .grad_type = WK_F32,
+        .scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)size),
+        .causal = a->causal,
+        .window = a->window,
+        .keep = 1,
+    };
+}
+
+/* x in the kernels' type: itself, or room for it. */
+static struct op_tensor as_typed(const struct op_call *call, const struct op_tensor *x,
+                                 uint8_t **room)
+{
+    struct op_tensor same = *x;
+    same.type = type_of(call);
+    if (same.type != x->type)
+        same.data = room_take(room, x->count, wk_dtype_bytes(same.type));
+    return same;
+}
+
+static size_t typed_bytes(const struct op_call *call, const struct op_tensor *x)
+{
+    size_t bytes = (size_t)x->count * wk_dtype_bytes(type_of(call));
+    return x->type == type_of(call) ? 0 : room_rounded(bytes);
+}
+
+static void convert_between(const struct op_call *call, const struct op_tensor *to,
+                            const struct op_tensor *from)
+{
+    if (to->data != from->data)
+        tile_copy(call->pass->kernels, to, from, (int64_t[]){0, 0}, from->count);
+}
+
+/* Queries, keys and values from the first element of each on. */
+static struct attention_data data_of(const struct op_call *call, const struct kernel_attention *k,
+                                     uint8_t **room)
+{
+    struct op_tensor qkv = as_typed(call, &call->in[QKV], room);
+    int64_t keys = k->heads * k->size, values = keys + k->kv_heads * k->size;
+    convert_between(call, &qkv, &call->in[QKV]);
+    return (struct attention_data){
+        .q = tensor_at(&qkv, 0),
+        .k = tensor_at(&qkv, keys),
+        .v = tensor_at(&qkv, values),
+        .lse = call->out[LSE].data,
+    };
+}
+
+static void mix_forward(const struct op_call *call)
+{
+    struct kernel_attention kernel = kernel_of(call);
+    uint8_t *room = call->scratch;
+    if (call->in[QKV].count == 0)
+        return;
+    struct attention_data data = data_of(call, &kernel, &room);
+    struct op_tensor result = as_typed(call, &call->out[0], &room);
+    data.out = result.data;
+    data.scratch = room;
+    call->pass->kernels->attention->forward(&kernel, &data);
+    convert_between(call, &call->out[0], &result);
+}
+
+static void mix_backward(const struct op_call *call)
+{
+    const struct op_tensor *dqkv = &call->d_in[QKV];
+    struct kernel_attention kernel = kernel_of(call);
+    int64_t keys = kernel.heads * kernel.size, values = keys + kernel.kv_heads * kernel.size;
+    uint8_t *room = call->scratch;
+    if (dqkv->count == 0 || !dqkv->data)
+        return;
+    struct attention_data data = data_of(call, &kernel, &room);
+    struct op_tensor result = as_typed(call, &call->out[0], &room);
+    convert_between(call, &result, &call->out[0]);
+    float *to = dqkv->add ? room_take(&room, dqkv->count, sizeof(*to)) : dqkv->data;
+    data.out = result.data;
+    data.scratch = room;
+    data.dout = call->d_out.data;
+    data.dq = to;
+    data.dk = to + keys;
+    data.dv = to + values;
+    call->pass->kernels->attention->backward(&kernel, &data);
+    tile_store(call->pass->kernels, dqkv, 0, dqkv->count, to);
+}
+
+static size_t scratch_bytes(const struct op_call *call, bool back)
+{
+    struct kernel_attention kernel = kernel_of(call);
+    size_t bytes = typed_bytes(call, &call->in[QKV]) + typed_bytes(call, &call->out[0]) +
+                   attention_scratch_bytes(&kernel, back);
+    if (back && call->d_in[QKV].add)
+        bytes += room_rounded((size_t)call->in[QKV].count * sizeof(float));
+    return bytes;
+}
+
+/* Positions that a query sees, on average. */
+static double seen_of(const struct attributes *a, double length)
+{
+    double window = a->window > 0 && (double)a->window < length ? (double)a->window : length;
+    double before = window * (length - (window - 1) / 2) / length; /* itself and those before */
+    return a->causal ? before : 2 * before - 1;
+}
+
+/* Two products of queries with what they see forward; backward, five. */
+static void mix_cost(const struct op_call *call, bool back, struct op_cost *ret)
+{
+    double count = (double)call->out[0].count;
+    double seen = seen_of(call->node->attributes, (double)call->in[QKV].shape[1]);
+    *ret = (struct op_cost){.flop = 2 * (back ? 5 : 2) * count * seen,
+                            .bytes = cost_bytes(call, back)};
+}
+
+const struct op_row op_attention = {
+    .name = "attention",
+    .min_in = 1,
+    .max_in = 1,
+    .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,
+    .shape = mix_shape,
+    .keeps = OP_IN(QKV) | OP_OUT(0) | OP_OUT(LSE),
+    .differentiable = OP_IN(QKV),
+    .factors = OP_IN(QKV),
+    .scratch_bytes = scratch_bytes,
+    .cost = mix_cost,
+    .forward = mix_forward,
+    .backward = mix_backward,
+};
+
+struct wk_tensor *wk_op_attention(struct wk_tensor *qkv, const struct wk_attention_options *options)
+{
+    struct attributes attributes = {
+        .heads = options->heads,
+        .kv_heads = options->kv_heads ? options->kv_heads : options->heads,
+        .causal = !options->full,
+        .window = options->window,
+        .scale = (float)options->scale,
+    };
+    return graph_add(&(struct node_request){.row = &op_attention,
+                                            .attributes = &attributes,
+                                            .attributes_bytes = sizeof(attributes),
+                                            .n_in = 1,
+                                            .in = {qkv}});
+}

@@ -1,0 +1,183 @@
+/* c[…, m, n] = op(a)[…, m, k] op(b)[…, k, n], a product for each of the leading dimensions. */
+#include "libworker/graph/op/cost.h"
+#include "libworker/graph/op/factor.h"
+#include "libworker/graph/op/rule.h"
+#include "libworker/graph/op/tile.h"
+
+enum { A, B };
+
+struct attributes {
+    bool turned[2]; /* a, b */
+};
+
+static bool is_turned(const struct op_call *call, int input)
+{
+    return ((const struct attributes *)call->node->attributes)->turned[input];
+}
+
+static bool leads_alike(const struct wk_tensor *a, const struct wk_tensor *b)
+{
+    struct wk_tensor leads[2] = {rule_output(a, 2), rule_output(b, 2)};
+    return tensor_same_shape(&leads[0], &leads[1]);
+}
+
+static int matmul_shape(struct op_signature *s, struct error *err)
+{
+    char text[2][TENSOR_TEXT_MAX];
+    const struct attributes *attributes = s->attributes;
+    const struct wk_tensor *a = s->in[A], *b = s->in[B];
+    int rc = rule_values(s, err);
+    for (int i = A; i <= B && !rc; i++)
+        rc = rule_dims(s, i, (int[]){2, WK_TENSOR_DIMS_MAX}, err);
+    if (rc)
+        return rc;
+    const struct dim *rows = &a->shape[a->dims - 2], *cols = &b->shape[b->dims - 2];
+    bool turn_a = attributes->turned[A], turn_b = attributes->turned[B];
+    if (!leads_alike(a, b) || !dim_equal(rows[!turn_a], cols[turn_b]))
+        return error_set(err, WK_EINVAL,
+                         "%s and %s; it takes […, %s] and […, %s] with equal leading dimensions",
+                         tensor_text(a, text[0]), tensor_text(b, text[1]), turn_a ? "k, m" : "m, k",
+                         turn_b ? "n, k" : "k, n");
+    s->out[0] = rule_output(a, 0);
+    s->out[0].shape[a->dims - 2] = rows[turn_a];
+    s->out[0].shape[a->dims - 1] = cols[!turn_b];
+    return 0;
+}
+
+/* The sizes of one product, and how many there are. */
+struct batch {
+    int64_t m, n, k, count;
+};
+
+static struct batch batch_of(const struct op_call *call)
+{
+    const struct op_tensor *a = &call->in[A], *c = &call->out[0];
+    struct batch batch = {.m = c->shape[c->dims - 2],
+                          .n = c->shape[c->dims - 1],
+                          .k = a->shape[a->dims - (is_turned(call, A) ? 2 : 1)],
+                          .count = 1};
+    for (int i = 0; i < c->dims - 2; i++)
+        batch.count *= c->shape[i];
+    return batch;
+}
+
+/* Input `input` as it is stored, turned as the product reads it. */
+static struct factor input_factor(const struct op_call *call, int input, uint8_t **room)
+{
+    const struct op_tensor *x = &call->in[input];
+    struct factor f = op_factor(call, x, x->shape[x->dims - 1], room);
+    f.turned = is_turned(call, input);
+    return f;
+}
+
+static void matmul_forward(const struct op_call *call)
+{
+    const struct kernel_table *kernels = call->pass->kernels;
+    const struct op_tensor *c = &call->out[0];
+    struct batch size = batch_of(call);
+    int64_t each = size.m * size.n;
+    uint8_t *room = call->scratch;
+    struct factor a = input_factor(call, A, &room), b = input_factor(call, B, &room);
+    for (int64_t i = 0; i < size.count; i++) {
+        float *to = tile_target(c, i * each, (float *)room);
+        op_product(call, (int64_t[]){size.m, size.n, size.k}, factor_at(a, i * size.m * size.k),
+                   factor_at(b, i * size.k * size.n), (struct result){to, size.n, 0, NULL});
+        tile_store(kernels, c, i * each, each, to);
+    }
+}
+
+/* da = dc b^T; of a turned a, da = b dc^T. */
+static void backward_a(const struct op_call *call, struct factor dc, uint8_t *room)
+{
+    struct batch size = batch_of(call);
+    const struct op_tensor *da = &call->d_in[A];
+    struct factor b = factor_turned(input_factor(call, B, &room));
+    float keep = da->add ? 1 : 0;
+    for (int64_t i = 0; i < size.count; i++) {
+        float *to = (float *)da->data + i * size.m * size.k;
+        struct factor d = factor_at(dc, i * size.m * size.n);
+        struct factor other = factor_at(b, i * size.k * size.n);
+        if (is_turned(call, A))
+            op_product(call, (int64_t[]){size.k, size.m, size.n}, factor_turned(other),
+                       factor_turned(d), (struct result){to, size.m, keep, NULL});
+        else
+            op_product(call, (int64_t[]){size.m, size.k, size.n}, d, other,
+                       (struct result){to, size.k, keep, NULL});
+    }
+}
+
+/* db = a^T dc; of a turned b, db = dc^T a. */
+static void backward_b(const struct op_call *call, struct factor dc, uint8_t *room)
+{
+    struct batch size = batch_of(call);
+    const struct op_tensor *db = &call->d_in[B];
+    struct factor a = factor_turned(input_factor(call, A, &room));
+    float keep = db->add ? 1 : 0;
+    for (int64_t i = 0; i < size.count; i++) {
+        float *to = (float *)db->data + i * size.k * size.n;
+        struct factor d = factor_at(dc, i * size.m * size.n);
+        struct factor other = factor_at(a, i * size.m * size.k);
+        if (is_turned(call, B))
+            op_product(call, (int64_t[]){size.n, size.k, size.m}, factor_turned(d),
+                       factor_turned(other), (struct result){to, size.k, keep, NULL});
+        else
+            op_product(call, (int64_t[]){size.k, size.n, size.m}, other, d,
+                       (struct result){to, size.n, keep, NULL});
+    }
+}
+
+static void matmul_backward(const struct op_call *call)
+{
+    uint8_t *room = call->scratch;
+    struct factor dc = op_factor(call, &call->d_out, batch_of(call).n, &room);
+    if (call->d_in[A].data)
+        backward_a(call, dc, room);
+    if (call->d_in[B].data)
+        backward_b(call, dc, room);
+}
+
+static size_t scratch_bytes(const struct op_call *call, bool back)
+{
+    struct batch size = batch_of(call);
+    size_t bytes = op_factor_bytes(call, &call->in[A]) + op_factor_bytes(call, &call->in[B]);
+    if (back)
+        return bytes + op_factor_bytes(call, &call->d_out);
+    return bytes + (tensor_is_low(&call->out[0]) ? (size_t)(size.m * size.n) * sizeof(float) : 0);
+}
+
+static void matmul_cost(const struct op_call *call, bool back, struct op_cost *ret)
+{
+    struct batch size = batch_of(call);
+    double products = back ? 0 : 1;
+    for (int i = A; i <= B && back; i++)
+        products += call->node->in[i]->trains ? 1 : 0;
+    *ret = (struct op_cost){.flop = 2.0 * (double)(size.count * size.m) *
+                                    (double)(size.n * size.k) * products,
+                            .bytes = cost_bytes(call, back)};
+}
+
+const struct op_row op_matmul = {
+    .name = "matmul",
+    .min_in = 2,
+    .max_in = 2,
+    .cuts = OP_CUT_SAMPLES,
+    .shape = matmul_shape,
+    .keeps = OP_IN(A) | OP_IN(B),
+    .differentiable = OP_IN(A) | OP_IN(B),
+    .factors = OP_IN(A) | OP_IN(B),
+    .scratch_bytes = scratch_bytes,
+    .cost = matmul_cost,
+    .forward = matmul_forward,
+    .backward = matmul_backward,
+};
+
+struct wk_tensor *wk_op_matmul(struct wk_tensor *a, struct wk_tensor *b, bool transpose_a,
+                               bool transpose_b)
+{
+    struct attributes attributes = {{transpose_a, transpose_b}};
+    return graph_add(&(struct node_request){.row = &op_matmul,
+                                            .attributes = &attributes,
+                                            .attributes_bytes = sizeof(attributes),
+                                            .n_in = 2,
+                                            .in = {a, b}});
+}

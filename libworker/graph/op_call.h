@@ -1,0 +1,50 @@
+/* What a kernel of an operation gets: its tensors, and what the pass is about.
+ *
+ * Kernels run on the thread that runs the plan and return no number to the host. They touch only
+ * what the call hands them: out, d_in and scratch are written, the rest is read. They allocate
+ * nothing and never fail: what can be wrong was refused when the graph was built or the batch was
+ * checked. A size may be 0: then there is nothing to do.
+ */
+#ifndef GRAPH_OP_CALL_H
+#define GRAPH_OP_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libworker/graph/graph.h"
+#include "libworker/kernel/kernel.h"
+
+/* A tensor as a kernel meets it. */
+struct op_tensor {
+    void *data; /* NULL: an optional input is missing, or a gradient is not wanted */
+    enum wk_dtype type;
+    int dims;
+    int64_t shape[WK_TENSOR_DIMS_MAX];
+    int64_t count; /* product of shape */
+    bool add;      /* of d_in: add to what is there; else overwrite all of it */
+};
+
+/* What a pass is about, the same for all of its calls. */
+struct op_pass {
+    const struct kernel_table *kernels;
+    struct kernel_room *room; /* for products in bf16 and f16; NULL in f32 */
+    bool trains;              /* dropout drops, running statistics are measured */
+    int64_t samples;          /* of this pass */
+    int64_t first_sample;     /* global number of the first of them */
+    uint64_t seed;            /* of keyed noise, for this model and step */
+    double dropout;           /* the model's share */
+    double smoothing;         /* the model's label smoothing */
+};
+
+struct op_call {
+    const struct node *node;
+    const struct op_pass *pass;
+    enum wk_dtype compute; /* factors of products: f32, bf16 or f16; sums are in f32 */
+    struct op_tensor in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX];
+    struct op_tensor d_in[NODE_INPUTS_MAX]; /* backward: f32, of the input's shape */
+    struct op_tensor d_out;                 /* backward: f32, the gradient of out[0] */
+    void *scratch;                          /* aligned for vectors; row->scratch_bytes of it */
+};
+
+#endif

@@ -1,0 +1,17 @@
+#include "libworker/graph/op.h"
+#include "libworker/graph/op_list.h"
+
+#define X(name) extern const struct op_row op_##name;
+OP_LIST(X)
+#undef X
+
+const struct op_row *op_row_at(int i)
+{
+    static const struct op_row *const rows[] = {
+#define X(name) &op_##name,
+        OP_LIST(X)
+#undef X
+            NULL,
+    };
+    return i >= 0 && i < (int)(sizeof(rows) / sizeof(rows[0])) ? rows[i] : NULL;
+}

@@ -1,0 +1,38 @@
+/* Where a graph computes: a device's queue, the region of its values, and its inputs on a device
+ * that cannot read the host's memory. Owned by the graph's model; one thread. */
+#ifndef GRAPH_PLACE_H
+#define GRAPH_PLACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "libworker/device/numbers.h"
+#include "libworker/graph/graph.h"
+
+struct place {
+    struct device *device;
+    bool owns_device;
+    struct queue *queue;
+    struct numbers *numbers;
+    void *region, *inputs;
+    size_t region_bytes, inputs_bytes;
+};
+
+/* On this device, the caller's, which must outlive the place; NULL: on the CPU. WK_ENOMEM: then
+ * place_fini is allowed. place_fini accepts zeroed memory. */
+int place_init(struct place *place, struct device *device, struct error *err);
+void place_fini(struct place *place);
+
+/* A region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without memory. */
+int place_reserve(struct place *place, size_t bytes, struct error *err);
+void place_release(struct place *place); /* frees region and inputs */
+
+/* Write all of the region, so that its pages are there. */
+void place_touch(struct place *place);
+
+/* The inputs of a batch in device memory: where they are, or copies. WK_ENOMEM, or the device's
+ * failure. */
+int place_inputs(struct place *place, const struct wk_graph *graph, const struct wk_batch *batch,
+                 const struct sizes *sizes, const void *ret[GRAPH_NAMED_MAX]);
+
+#endif

@@ -1,0 +1,88 @@
+/* A plan: the launches of a pass in order, and the place of each value in one region of memory.
+ *
+ *     graph ── trace ──► works ── emit ──► launches, values ── layout ──► offsets, region_bytes
+ *
+ * A plan is for one size of batch, one purpose and one way to compute, and depends on nothing else.
+ * Ranks with equal settings have equal plans. Its memory is known before any is allocated.
+ *
+ * Gradients. A value with several uses gets their gradients in the order of the backward pass: the
+ * use that was built last is first. Recomputation and memory do not change that order.
+ *
+ * Recomputation. A block that is computed again keeps nothing of its forward pass but what other
+ * blocks read. Its backward pass begins with the works that its kept values need.
+ *
+ * Immutable after plan_new; one thread.
+ */
+#ifndef GRAPH_PLAN_H
+#define GRAPH_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "libworker/graph/graph.h"
+#include "libworker/graph/trace.h"
+
+enum place_kind { PLACE_REGION, PLACE_INPUT, PLACE_PARAM, PLACE_PARAM_GRAD };
+
+/* A tensor in memory. */
+struct plan_value {
+    enum place_kind kind;
+    int index;     /* of the input or parameter */
+    int storage;   /* while the plan is made; values that share memory have one */
+    size_t offset; /* bytes in the region */
+    enum wk_dtype type;
+    int dims;
+    int64_t shape[WK_TENSOR_DIMS_MAX];
+    int64_t count;
+};
+
+enum launch_kind {
+    LAUNCH_FORWARD,
+    LAUNCH_BACKWARD,
+    LAUNCH_COPY, /* out[0] = in[0] */
+    LAUNCH_ADD,  /* out[0] += in[0] */
+    LAUNCH_LOSS, /* the sum of in[0] is added to loss `index` */
+    LAUNCH_SEED, /* out[0], the gradient of loss `index`; added if add bit 0 is set */
+    LAUNCH_ENTER,
+    LAUNCH_LEAVE, /* block `index` of the model */
+    LAUNCH_READY, /* parameter `index` gets no more gradient */
+};
+
+struct launch {
+    enum launch_kind kind;
+    bool backward; /* of ENTER and LEAVE: which pass */
+    bool again;    /* of FORWARD: computed again for the backward pass */
+    int index;
+    const struct node *node;
+    /* Numbers of values, -1 for none. d_in follows op_call.h; `add` has a bit for each. */
+    int in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX], d_in[NODE_INPUTS_MAX], d_out;
+    unsigned add;
+    int scratch; /* value of what the kernel needs meanwhile, or -1 */
+};
+
+struct plan_options {
+    struct trace_options trace;
+    struct sizes sizes;
+    enum wk_dtype compute; /* f32, bf16, f16: of factors of products */
+    bool recompute;
+};
+
+struct plan {
+    struct plan_options options;
+    struct launch *launches; /* [n_launches]: the forward pass, then the backward pass */
+    struct plan_value *values;
+    int n_launches, n_forward, n_values;
+    int launches_capacity, values_capacity;
+    size_t region_bytes;
+    int losses[GRAPH_NAMED_MAX];  /* values of the losses' elements, or -1 */
+    int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
+};
+
+/* A plan. `blocks` has the model's number of each block of the graph, -1 for one without
+ * parameters. WK_ENOMEM. */
+int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
+             struct plan **ret_plan, struct error *err);
+void plan_free(struct plan *plan); /* NULL is fine */
+
+#endif

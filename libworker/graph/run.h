@@ -1,0 +1,34 @@
+/* Running a plan: each launch's tensors are looked up, and its kernel is enqueued on the queue of
+ * the model's device with the ranges that it reads and writes. One thread.
+ */
+#ifndef GRAPH_RUN_H
+#define GRAPH_RUN_H
+
+#include "libworker/device/numbers.h"
+#include "libworker/graph/op_call.h"
+#include "libworker/graph/plan.h"
+
+struct wk_model;
+
+/* Where a plan's values are during a pass. */
+struct run {
+    struct wk_model *model; /* parameters, gradients, hooks */
+    struct queue *queue;
+    struct numbers *numbers; /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
+    struct op_pass pass;
+    void *region;                        /* plan->region_bytes of device memory */
+    const void *inputs[GRAPH_NAMED_MAX]; /* of the batch, by number, in device memory */
+    float seeds[GRAPH_NAMED_MAX];        /* gradient of each element of a loss */
+};
+
+/* What a launch hands its kernel, without addresses: for sizes and costs. */
+void run_describe(const struct plan *plan, const struct launch *launch, struct op_call *ret);
+
+/* Enqueue the launches [first, end) of the plan. Fails as the model's hooks do. */
+int run_launches(const struct run *run, const struct plan *plan, int first, int end,
+                 struct error *err);
+
+/* The address of a value, in device memory. */
+void *run_address(const struct run *run, const struct plan *plan, int value);
+
+#endif

@@ -1,0 +1,290 @@
+/* Models as graphs of operations. A program builds a graph once, by plain calls; the library
+ * derives the backward pass, lays the memory out and runs it under every strategy.
+ *
+ *       struct wk_graph *g = wk_graph_new("mlp");
+ *       struct wk_tensor *x = wk_graph_input(g, "pixels", WK_F32, WK_SHAPE(WK_SAMPLES, 784));
+ *       struct wk_tensor *y = wk_graph_input(g, "label", WK_I32, WK_SHAPE(WK_SAMPLES));
+ *       wk_graph_block(g, "hidden");
+ *       x = wk_op_relu(wk_layer_linear(x, "fc1", 256));
+ *       wk_graph_block(g, "head");
+ *       x = wk_layer_linear(x, "fc2", 10);
+ *       wk_graph_output(g, "logits", x);
+ *       wk_graph_loss(g, "loss", wk_op_cross_entropy(x, y, NULL), NULL);
+ *       rc = wk_graph_model(g, &model);
+ *
+ * Errors. A call that cannot work returns NULL and leaves a sentence in its graph: the operation,
+ * the shapes it got and what would fit. The first sentence stays, a call on NULL does nothing, and
+ * wk_graph_model returns the error. So a program checks once, at the end.
+ *
+ * Shapes. A tensor has up to WK_TENSOR_DIMS_MAX dimensions, row-major. Sizes are fixed, except two:
+ * WK_SAMPLES, the samples of a batch, and WK_LENGTH, for models whose samples have a free length.
+ * Both may differ from batch to batch, up to the maximum that the loader and the options set.
+ *
+ * Types. Parameters, gradients and losses are f32. Under mixed_precision the library chooses the
+ * type in which other values are kept; a graph does not say it.
+ *
+ * Ownership. A graph owns its tensors; names and shapes are copied. wk_graph_model takes the graph
+ * over, also when it fails. One thread per graph; two graphs are independent.
+ */
+#ifndef WORKER_GRAPH_H
+#define WORKER_GRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <worker/export.h>
+#include <worker/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct wk_graph;
+struct wk_model;
+struct wk_tensor;
+
+enum {
+    WK_SAMPLES = -1, /* the samples of a batch */
+    WK_LENGTH = -2,  /* the length of its samples */
+    WK_REST = -3,    /* in wk_op_reshape: what is left */
+    WK_TENSOR_DIMS_MAX = 6,
+};
+
+/* A shape by value: WK_SHAPE(WK_SAMPLES, 3, 32, 32). Zeroed, it is a scalar's. */
+struct wk_shape {
+    int dims;
+    int64_t size[WK_TENSOR_DIMS_MAX];
+};
+#ifdef __cplusplus
+extern "C++" {
+template <typename... Sizes> inline wk_shape wk_shape_of(Sizes... sizes)
+{
+    wk_shape shape = {static_cast<int>(sizeof...(sizes)), {static_cast<int64_t>(sizes)...}};
+    return shape;
+}
+}
+#define WK_SHAPE(...) wk_shape_of(__VA_ARGS__)
+#else
+#define WK_SHAPE(...)                                                                              \
+    ((struct wk_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#endif
+
+/* An empty graph. Its name is the model's kind in messages. NULL only if memory is out. */
+WK_API struct wk_graph *wk_graph_new(const char *name);
+WK_API void wk_graph_free(struct wk_graph *graph); /* NULL is fine; not after wk_graph_model */
+
+/* The sentence of the first call that failed, or "". */
+WK_API const char *wk_graph_error(const struct wk_graph *graph);
+
+/* A value that comes with each batch, by its name there: "tokens" and "targets" are those of
+ * struct wk_batch. The first dimension is WK_SAMPLES. */
+WK_API struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name,
+                                        enum wk_dtype type, struct wk_shape shape);
+
+/* How a parameter begins and what happens to it. Zeroed: normal(0, 0.02) for two or more
+ * dimensions, zeros for one. */
+enum wk_init { WK_INIT_DEFAULT, WK_INIT_ZERO, WK_INIT_ONE, WK_INIT_NORMAL, WK_INIT_UNIFORM };
+struct wk_param {
+    enum wk_init init;
+    double scale;  /* standard deviation of NORMAL, bound of UNIFORM [-scale, scale] */
+    bool lookup;   /* its rows stand for tokens: an embedding or a head; not Muon's to update */
+    bool decay;    /* weight decay applies although it has one dimension */
+    bool no_decay; /* no weight decay although it has more */
+};
+
+/* A parameter of a fixed shape. The name is unique, below 96 bytes; it is the tensor's name in
+ * checkpoints. `options` NULL is zeroed. */
+WK_API struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name,
+                                        struct wk_shape shape, const struct wk_param *options);
+
+/* Begin a block: an embedding, a layer, a head. Parameters and operations belong to the block in
+ * which they were made. A block is what fsdp gathers, recomputation repeats and pipelines cut at.
+ * Before the first call there is a block without a name. */
+WK_API void wk_graph_block(struct wk_graph *graph, const char *name);
+
+/* The largest WK_LENGTH, 1 … 2^20. Without it the length is limited by what the graph does with it
+ * (wk_op_prefix). */
+WK_API void wk_graph_max_length(struct wk_graph *graph, int64_t length);
+
+/* Name a value that evaluation can ask for. A model whose output "logits" is [samples, length,
+ * vocab] can be evaluated and generate text as wk_gpt_new's can. */
+WK_API void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor *value);
+
+/* What the sum of a loss is divided by. */
+enum wk_per { WK_PER_TARGET, WK_PER_SAMPLE, WK_PER_ELEMENT };
+
+/* Zeroed: weight 1, per target that is not WK_IGNORED. */
+struct wk_loss {
+    double weight; /* 0 counts as 1 */
+    enum wk_per per;
+};
+
+/* Add a loss: the sum of all elements of `losses`, divided by its denominator over the global batch
+ * and the accumulation window. What is trained is the sum of all losses by their weights. */
+WK_API void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *losses,
+                          const struct wk_loss *options);
+
+/* A model without memory, as wk_gpt_new makes one. The graph belongs to it, or is freed.
+ * WK_EINVAL (wk_last_error(NULL) has the sentence), WK_ENOMEM. */
+WK_API int wk_graph_model(struct wk_graph *graph, struct wk_model **ret_model);
+
+/* A table of operations: name, shape, type, parameters, FLOP and bytes for `samples` of `length`.
+ * WK_EINVAL for a graph with an error, WK_EIO. */
+WK_API int wk_graph_print(const struct wk_graph *graph, int64_t samples, int64_t length, FILE *out);
+
+/* What a tensor is: for code that builds by what it was given. 0 dimensions for NULL. */
+WK_API struct wk_shape wk_tensor_shape(const struct wk_tensor *tensor);
+WK_API enum wk_dtype wk_tensor_type(const struct wk_tensor *tensor);
+
+/* ---- Layers: an operation with its parameters, named `name`.weight and `name`.bias ---- */
+
+/* y[…, out] = x[…, in] weight[in, out] + bias[out]. */
+WK_API struct wk_tensor *wk_layer_linear(struct wk_tensor *x, const char *name, int64_t out);
+WK_API struct wk_tensor *wk_layer_norm(struct wk_tensor *x, const char *name);
+WK_API struct wk_tensor *wk_layer_rms_norm(struct wk_tensor *x, const char *name);
+WK_API struct wk_tensor *wk_layer_embedding(struct wk_tensor *index, const char *name, int64_t rows,
+                                            int64_t width);
+
+/* ---- Operations ---- */
+
+/* y[…, out] = x[…, in] weight + bias. The weight is [in, out], or [out, in] if `turned`. Several
+ * weights have their outputs side by side (queries, keys, values); made one after the other they
+ * are multiplied as one. `bias` [out] may be NULL. */
+struct wk_linear_weights {
+    struct wk_tensor *weight[3]; /* unused ones NULL */
+    struct wk_tensor *bias;
+    bool turned;
+};
+WK_API struct wk_tensor *wk_op_linear(struct wk_tensor *x, const struct wk_linear_weights *weights);
+
+/* c[…, m, n] = op(a)[…, m, k] op(b)[…, k, n]: leading dimensions are equal. */
+WK_API struct wk_tensor *wk_op_matmul(struct wk_tensor *a, struct wk_tensor *b, bool transpose_a,
+                                      bool transpose_b);
+
+/* out[…, width] = table[index[…]]; an index outside the table is refused with the batch. */
+WK_API struct wk_tensor *wk_op_embedding(struct wk_tensor *table, struct wk_tensor *index);
+
+/* Over the last dimension: Ba et al. 2016; Zhang and Sennrich 2019, which has no bias. The second
+ * parameter of layer norm may be NULL. epsilon > 0. */
+WK_API struct wk_tensor *wk_op_layer_norm(struct wk_tensor *x, struct wk_tensor *weight,
+                                          struct wk_tensor *bias, double epsilon);
+WK_API struct wk_tensor *wk_op_rms_norm(struct wk_tensor *x, struct wk_tensor *weight,
+                                        double epsilon);
+
+/* x[samples, channels, …] over groups of channels (Wu and He 2018). */
+WK_API struct wk_tensor *wk_op_group_norm(struct wk_tensor *x, struct wk_tensor *weight,
+                                          struct wk_tensor *bias, int groups, double epsilon);
+
+/* Attention (Vaswani et al. 2017). `qkv` [samples, length, (heads + 2 kv_heads) * size] has
+ * queries, keys and values side by side; `heads` queries share `kv_heads` keys and values. */
+struct wk_attention_options {
+    int heads, kv_heads; /* kv_heads 0: as many */
+    bool full;           /* every position sees all; else only itself and those before it */
+    int64_t window;      /* 0: none; else only positions less than `window` away */
+    double scale;        /* 0: 1 / sqrt(size) */
+};
+WK_API struct wk_tensor *wk_op_attention(struct wk_tensor *qkv,
+                                         const struct wk_attention_options *options);
+
+/* Rotary positions (Su et al. 2021, in the layout of HuggingFace's Llama) for the first `heads`
+ * vectors of `size` in each row of x[samples, length, width]. */
+struct wk_rope_options {
+    int heads;
+    int64_t size;
+    double theta;
+};
+WK_API struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options);
+
+/* Elementwise. Dimensions of b are those of a, or 1, or missing on the left: it is repeated. */
+WK_API struct wk_tensor *wk_op_add(struct wk_tensor *a, struct wk_tensor *b);
+WK_API struct wk_tensor *wk_op_subtract(struct wk_tensor *a, struct wk_tensor *b);
+WK_API struct wk_tensor *wk_op_multiply(struct wk_tensor *a, struct wk_tensor *b);
+WK_API struct wk_tensor *wk_op_scale(struct wk_tensor *x, double factor);
+
+/* gelu is the tanh formula, gelu_erf the exact one (Hendrycks and Gimpel 2016). */
+WK_API struct wk_tensor *wk_op_gelu(struct wk_tensor *x);
+WK_API struct wk_tensor *wk_op_gelu_erf(struct wk_tensor *x);
+WK_API struct wk_tensor *wk_op_relu(struct wk_tensor *x);
+WK_API struct wk_tensor *wk_op_silu(struct wk_tensor *x);
+WK_API struct wk_tensor *wk_op_tanh(struct wk_tensor *x);
+WK_API struct wk_tensor *wk_op_sigmoid(struct wk_tensor *x);
+/* out[…, n] of x[…, 2 n], gate and up side by side: silu(gate) * up (Shazeer 2020). */
+WK_API struct wk_tensor *wk_op_swiglu(struct wk_tensor *x);
+/* Over the last dimension. */
+WK_API struct wk_tensor *wk_op_softmax(struct wk_tensor *x);
+
+/* Zero a share of the elements in training and divide the rest by what is left (Srivastava et al.
+ * 2014). The choice depends on the seed, the sample's global number, the block, the operation's
+ * place in it and the element: not on ranks, recomputation or passes. A share below 0 is the
+ * model's (wk_model_dropout). */
+WK_API struct wk_tensor *wk_op_dropout(struct wk_tensor *x, double share);
+
+/* x[samples, channels, height, width] with weight[out, channels / groups, kernel, kernel]; bias
+ * [out] may be NULL. Zeros outside the image. */
+struct wk_conv_options {
+    int stride, padding, groups; /* 0: 1, 0, 1 */
+};
+WK_API struct wk_tensor *wk_op_conv2d(struct wk_tensor *x, struct wk_tensor *weight,
+                                      struct wk_tensor *bias,
+                                      const struct wk_conv_options *options);
+/* A maximum sends its gradient to the first of equals; NaN is larger than everything. */
+enum wk_reduce { WK_REDUCE_SUM, WK_REDUCE_MEAN, WK_REDUCE_MAX };
+/* As torch's MaxPool2d and AvgPool2d by default: a mean counts the padding's zeros, a maximum does
+ * not see them. */
+struct wk_pool_options {
+    enum wk_reduce kind;         /* MEAN or MAX */
+    int kernel, stride, padding; /* stride 0: kernel; padding is at most half the kernel */
+};
+WK_API struct wk_tensor *wk_op_pool2d(struct wk_tensor *x, const struct wk_pool_options *options);
+
+/* The same elements in another shape: at most one WK_REST. No copy. */
+WK_API struct wk_tensor *wk_op_reshape(struct wk_tensor *x, struct wk_shape shape);
+/* Dimension i of the result is dimension order.size[i] of x. */
+WK_API struct wk_tensor *wk_op_transpose(struct wk_tensor *x, struct wk_shape order);
+/* Elements first … first + count of dimension `dim`, which has a fixed size. */
+WK_API struct wk_tensor *wk_op_slice(struct wk_tensor *x, int dim, int64_t first, int64_t count);
+/* The first WK_LENGTH rows of a parameter: positions that are learned. Limits the length to its
+ * rows. No copy. */
+WK_API struct wk_tensor *wk_op_prefix(struct wk_tensor *param);
+/* x[samples, length, width]: the last `positions` of each position side by side, the oldest first,
+ * zeros before the sample. */
+WK_API struct wk_tensor *wk_op_window(struct wk_tensor *x, int64_t positions);
+/* Side by side along `dim`; n is at most 8. */
+WK_API struct wk_tensor *wk_op_concat(struct wk_tensor *const *parts, int n, int dim);
+/* out[samples, n, …] = x[samples, index[samples, n], …], zeros where the index is WK_IGNORED. The
+ * rows of x are a fixed number. */
+WK_API struct wk_tensor *wk_op_gather_rows(struct wk_tensor *x, struct wk_tensor *index);
+/* Over dimension `dim`, which goes and does not count samples. */
+WK_API struct wk_tensor *wk_op_reduce(struct wk_tensor *x, enum wk_reduce kind, int dim);
+/* The same value; no gradient passes. */
+WK_API struct wk_tensor *wk_op_stop_gradient(struct wk_tensor *x);
+
+/* ---- Losses of each element; wk_graph_loss sums them ---- */
+
+/* losses[…] of logits[…, classes] against targets[…] (i32); 0 where the target is WK_IGNORED. */
+struct wk_cross_entropy_options {
+    double smoothing; /* share of the target spread over all classes (Szegedy et al. 2016); the
+                       * model's (wk_model_label_smoothing) is added to it */
+};
+WK_API struct wk_tensor *wk_op_cross_entropy(struct wk_tensor *logits, struct wk_tensor *targets,
+                                             const struct wk_cross_entropy_options *options);
+/* The same of logits = x[…, width] table[classes, width]^T, which are never all kept. */
+WK_API struct wk_tensor *wk_op_head_cross_entropy(struct wk_tensor *x, struct wk_tensor *table,
+                                                  struct wk_tensor *targets,
+                                                  const struct wk_cross_entropy_options *options);
+/* (x - target)^2, of equal shapes. */
+WK_API struct wk_tensor *wk_op_squared_error(struct wk_tensor *x, struct wk_tensor *target);
+/* Of logits x against targets in [0, 1], of equal shapes. */
+WK_API struct wk_tensor *wk_op_binary_cross_entropy(struct wk_tensor *x, struct wk_tensor *target);
+/* losses[…] = sum over classes of p (log p - log q), with p = softmax(teacher[…, classes]) and
+ * q = softmax(student). The teacher gets no gradient. Sources: Kullback and Leibler 1951; Hinton et
+ * al. 2015. */
+WK_API struct wk_tensor *wk_op_kl_divergence(struct wk_tensor *student, struct wk_tensor *teacher);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,26 @@
+/* The calls of a model around each use of a block. A strategy gathers the block's parameters before
+ * and gives them back after. On the model's thread. */
+#ifndef NN_HOOKS_H
+#define NN_HOOKS_H
+
+#include "common/base/error.h"
+
+/* The block that a pass is about to use. Block 0 has the embeddings, block 1 + i layer i, the last
+ * one the final norm (and a head of its own). A block's parameters are adjacent.
+ *
+ * Between before_block and after_block of a block and pass the model reads its parameters' data
+ * (and low); backward it also adds to their grad. At other times it uses neither. So before_block
+ * may change their addresses, and after_block may release the memory. A head tied to the embeddings
+ * uses block 0 inside the last block's calls, in both passes. An error ends the pass with that
+ * error, without after_block for entered blocks.
+ *
+ *     forward   0, 1 … L, (L+1 (0))        backward   (L+1 (0)), L … 1, 0
+ */
+enum model_pass { MODEL_FORWARD, MODEL_BACKWARD };
+struct model_hooks {
+    int (*before_block)(void *arg, int block, enum model_pass pass, struct error *err);
+    int (*after_block)(void *arg, int block, enum model_pass pass, struct error *err);
+    void *arg;
+};
+
+#endif

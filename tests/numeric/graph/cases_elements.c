@@ -1,0 +1,205 @@
+/* Operations on elements. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/nn/random.h"
+#include "tests/numeric/graph/harness.h"
+
+/* b's element for element i of a. */
+static int64_t repeated(const struct op_tensor *a, const struct op_tensor *b, int64_t i)
+{
+    int64_t at = 0, stride = 1;
+    for (int d = a->dims - 1, e = b->dims - 1; e >= 0; d--, e--) {
+        at += b->shape[e] == 1 ? 0 : i % a->shape[d] * stride;
+        stride *= b->shape[e];
+        i /= a->shape[d];
+    }
+    return at;
+}
+
+static void binary_reference(const struct reference *r)
+{
+    for (int64_t i = 0; i < r->call->out[0].count; i++) {
+        double a = r->in[0][i], b = r->in[1][repeated(&r->call->in[0], &r->call->in[1], i)];
+        r->out[i] = r->c->row[0] == 'a' ? a + b : r->c->row[0] == 's' ? a - b : a * b;
+    }
+}
+
+static struct wk_tensor *add(const struct op_case *c, struct wk_tensor *const *in)
+{
+    (void)c;
+    return wk_op_add(in[0], in[1]);
+}
+
+static struct wk_tensor *subtract(const struct op_case *c, struct wk_tensor *const *in)
+{
+    (void)c;
+    return wk_op_subtract(in[0], in[1]);
+}
+
+static struct wk_tensor *multiply(const struct op_case *c, struct wk_tensor *const *in)
+{
+    (void)c;
+    return wk_op_multiply(in[0], in[1]);
+}
+
+/* Functions of one element, by their names. */
+static double formula_of(const struct op_case *c, double x)
+{
+    if (!strcmp(c->row, "gelu"))
+        return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    if (!strcmp(c->row, "gelu_erf"))
+        return 0.5 * x * (1 + erf(x / sqrt(2)));
+    if (!strcmp(c->row, "relu"))
+        return x > 0 ? x : 0;
+    if (!strcmp(c->row, "silu"))
+        return x / (1 + exp(-x));
+    if (!strcmp(c->row, "tanh"))
+        return tanh(x);
+    if (!strcmp(c->row, "sigmoid"))
+        return 1 / (1 + exp(-x));
+    return c->number * x;
+}
+
+static void formula(const struct reference *r)
+{
+    for (int64_t i = 0; i < r->call->out[0].count; i++)
+        r->out[i] = formula_of(r->c, r->in[0][i]);
+}
+
+#define UNARY(name)                                                                                \
+    static struct wk_tensor *build_##name(const struct op_case *c, struct wk_tensor *const *in)    \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return wk_op_##name(in[0]);                                                                \
+    }
+UNARY(gelu)
+UNARY(gelu_erf)
+UNARY(relu)
+UNARY(silu)
+UNARY(tanh)
+UNARY(sigmoid)
+UNARY(swiglu)
+UNARY(softmax)
+
+static struct wk_tensor *scale(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_scale(in[0], c->number);
+}
+
+static struct wk_tensor *dropout(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_dropout(in[0], c->number);
+}
+
+static int64_t last_of(const struct op_tensor *x)
+{
+    return x->shape[x->dims - 1];
+}
+
+static void swiglu_reference(const struct reference *r)
+{
+    int64_t n = last_of(&r->call->out[0]);
+    for (int64_t i = 0; i < r->call->out[0].count; i++) {
+        double gate = r->in[0][i / n * 2 * n + i % n], up = r->in[0][i / n * 2 * n + n + i % n];
+        r->out[i] = gate / (1 + exp(-gate)) * up;
+    }
+}
+
+static void softmax_reference(const struct reference *r)
+{
+    int64_t n = last_of(&r->call->out[0]);
+    for (int64_t at = 0; at < r->call->out[0].count; at += n) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            most = fmax(most, r->in[0][at + i]);
+        for (int64_t i = 0; i < n; i++)
+            sum += exp(r->in[0][at + i] - most);
+        for (int64_t i = 0; i < n; i++)
+            r->out[at + i] = exp(r->in[0][at + i] - most) / sum;
+    }
+}
+
+/* The choice is drawn from its definition: by the sample's number, the block, the place and the
+ * element, of which a key holds 2048. */
+static void dropout_reference(const struct reference *r)
+{
+    int64_t each = r->call->out[0].count / r->samples;
+    float ones[2048];
+    for (int64_t i = 0; i < r->call->out[0].count; i++) {
+        uint64_t key = random_bits(7, (uint64_t)(i / each));
+        key = random_bits(random_bits(key, 0), 0);
+        key = random_bits(key, (uint64_t)(i % each / 2048 * 2048));
+        for (int k = 0; k < 2048; k++)
+            ones[k] = 1;
+        double share = r->c->number < 0 ? 0.25 : r->c->number;
+        kernel_reference()->dropout(ones, (size_t)(i % each % 2048) + 1, key, (float)(1 - share));
+        r->out[i] = ones[i % each % 2048] > 0 ? r->in[0][i] / (1 - share) : 0;
+    }
+}
+
+#define WIDE WK_SHAPE(WK_SAMPLES, 700, 5)
+#define BINARY(name, build_)                                                                       \
+    {name, "equal", build_, .in = {{WIDE}, {WIDE}}, .reference = binary_reference},                \
+        {name, "bias", build_, .in = {{WK_SHAPE(WK_SAMPLES, 3, 7)}, {WK_SHAPE(7), .param = true}}, \
+         .reference = binary_reference},                                                           \
+        {name, "positions", build_,                                                                \
+         .in = {{WK_SHAPE(WK_SAMPLES, 3, 7)}, {WK_SHAPE(3, 7), .param = true}},                    \
+         .reference = binary_reference},                                                           \
+        {name, "channels", build_,                                                                 \
+         .in = {{WK_SHAPE(WK_SAMPLES, 3, 2, 4)}, {WK_SHAPE(3, 1, 1), .param = true}},              \
+         .reference = binary_reference},                                                           \
+        {name, "one for each sample", build_,                                                      \
+         .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 4)}, {WK_SHAPE(WK_SAMPLES, 1, 1)}},               \
+         .reference = binary_reference},                                                           \
+        {name, "middle", build_,                                                                   \
+         .in = {{WK_SHAPE(WK_SAMPLES, 3, 2, 4)}, {WK_SHAPE(WK_SAMPLES, 1, 2, 1)}},                 \
+         .reference = binary_reference},                                                           \
+        {name, "a scalar", build_,                                                                 \
+         .in = {{WK_SHAPE(WK_SAMPLES, 6)}, {WK_SHAPE(1), .param = true}},                          \
+         .reference = binary_reference},                                                           \
+    {                                                                                              \
+        name, "many rows", build_,                                                                 \
+            .in = {{WK_SHAPE(WK_SAMPLES, 2100)}, {WK_SHAPE(2100), .param = true}},                 \
+            .reference = binary_reference                                                          \
+    }
+
+#define FORMULA(name)                                                                              \
+    {#name, "normal", build_##name, .in = {{WIDE}}, .reference = formula},                         \
+    {                                                                                              \
+#name, "extreme", build_##name,                                                            \
+            .in = {{WK_SHAPE(WK_SAMPLES, 31), FILL_EXTREME } }, .reference = formula               \
+    }
+
+const struct op_case cases_elements[] = {
+    BINARY("add", add),
+    BINARY("subtract", subtract),
+    BINARY("multiply", multiply),
+    FORMULA(gelu),
+    FORMULA(gelu_erf),
+    {"relu", "normal", build_relu, .in = {{WIDE}}, .reference = formula},
+    FORMULA(silu),
+    FORMULA(tanh),
+    FORMULA(sigmoid),
+    {"scale", "normal", scale, .in = {{WIDE}}, .number = -1.75, .reference = formula},
+    {"swiglu", "small", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 22)}},
+     .reference = swiglu_reference},
+    {"swiglu", "rows above a tile", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, 4200)}},
+     .reference = swiglu_reference},
+    {"softmax", "small", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 13)}},
+     .reference = softmax_reference},
+    {"softmax", "one", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, 1)}},
+     .reference = softmax_reference},
+    {"softmax", "wide", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, 2, 2100)}},
+     .reference = softmax_reference, .roundings = 64},
+    {"softmax", "extreme", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, 9), FILL_EXTREME}},
+     .reference = softmax_reference, .terms = 1},
+    {"dropout", "a third", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 3, 7)}}, .number = 0.3,
+     .reference = dropout_reference},
+    {"dropout", "the model's", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 2050)}}, .number = -1,
+     .reference = dropout_reference},
+    {"dropout", "none", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 12)}}, .number = 0,
+     .reference = dropout_reference},
+    {0},
+};

@@ -1,0 +1,365 @@
+/* Operations with products, norms and losses of logits, against loops in double. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/numeric/graph/harness.h"
+
+static const double MODEL_SMOOTHING = 0.125; /* of trial_new */
+
+static int64_t last_of(const struct op_tensor *x)
+{
+    return x->shape[x->dims - 1];
+}
+
+/* ---- linear: option[0] is turned; in[5] the residual ---- */
+
+static struct wk_tensor *linear(const struct op_case *c, struct wk_tensor *const *in)
+{
+    struct wk_linear_weights weights = {
+        .weight = {in[1], in[2], in[3]}, .bias = in[4], .turned = c->option[0]};
+    struct wk_tensor *y = wk_op_linear(in[0], &weights);
+    if (y && in[LINEAR_RESIDUAL]) {
+        y->node->n_in = LINEAR_RESIDUAL + 1;
+        y->node->in[LINEAR_RESIDUAL] = in[LINEAR_RESIDUAL];
+    }
+    return y;
+}
+
+static void linear_reference(const struct reference *r)
+{
+    int64_t in = last_of(&r->call->in[0]), out = last_of(&r->call->out[0]);
+    for (int64_t i = 0; i < r->call->out[0].count; i++) {
+        int64_t row = i / out, at = i % out, w = LINEAR_WEIGHTS;
+        int64_t each = r->call->in[w].count / in;
+        double sum = r->in[LINEAR_BIAS] ? r->in[LINEAR_BIAS][at] : 0;
+        sum += r->in[LINEAR_RESIDUAL] ? r->in[LINEAR_RESIDUAL][i] : 0;
+        for (; at >= each; each = r->call->in[w].count / in) {
+            at -= each;
+            w++;
+        }
+        for (int64_t k = 0; k < in; k++)
+            sum += r->in[0][row * in + k] * r->in[w][r->c->option[0] ? at * in + k : k * each + at];
+        r->out[i] = sum;
+    }
+}
+
+/* ---- matmul: option {transpose a, transpose b} ---- */
+
+static struct wk_tensor *matmul(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_matmul(in[0], in[1], c->option[0], c->option[1]);
+}
+
+static void matmul_reference(const struct reference *r)
+{
+    const struct op_tensor *c = &r->call->out[0], *a = &r->call->in[0];
+    int64_t m = c->shape[c->dims - 2], n = last_of(c), k = a->count / (c->count / n);
+    bool turn_a = r->c->option[0], turn_b = r->c->option[1];
+    for (int64_t i = 0; i < c->count; i++) {
+        const double *left = r->in[0] + i / (m * n) * m * k;
+        const double *right = r->in[1] + i / (m * n) * k * n;
+        int64_t row = i / n % m, col = i % n;
+        for (int64_t l = 0; l < k; l++)
+            r->out[i] += left[turn_a ? l * m + row : row * k + l] *
+                         right[turn_b ? col * k + l : l * n + col];
+    }
+}
+
+/* ---- embedding ---- */
+
+static struct wk_tensor *embedding(const struct op_case *c, struct wk_tensor *const *in)
+{
+    (void)c;
+    return wk_op_embedding(in[0], in[1]);
+}
+
+static void embedding_reference(const struct reference *r)
+{
+    int64_t width = last_of(&r->call->out[0]);
+    for (int64_t i = 0; i < r->call->out[0].count; i++)
+        r->out[i] = r->in[0][(int64_t)r->in[1][i / width] * width + i % width];
+}
+
+/* ---- norms: number is epsilon, option[0] the groups ---- */
+
+static struct wk_tensor *layer_norm(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_layer_norm(in[0], in[1], in[2], c->number);
+}
+
+static struct wk_tensor *rms_norm(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_rms_norm(in[0], in[1], c->number);
+}
+
+static struct wk_tensor *group_norm(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_group_norm(in[0], in[1], in[2], c->option[0], c->number);
+}
+
+/* Rows of `width`; element i has the parameter i / each % channels. */
+static void norm_rows(const struct reference *r, int64_t width, int64_t channels, bool centred)
+{
+    int64_t each = width / channels;
+    const struct op_tensor *x = &r->call->in[0];
+    if (r->c->option[0]) {
+        channels = x->shape[1];
+        each = x->count / (x->shape[0] ? x->shape[0] : 1) / channels;
+    }
+    for (int64_t row = 0; row < x->count / width; row++) {
+        const double *from = r->in[0] + row * width;
+        double mean = 0, square = 0;
+        for (int64_t i = 0; i < width && centred; i++)
+            mean += from[i] / (double)width;
+        for (int64_t i = 0; i < width; i++)
+            square += (from[i] - mean) * (from[i] - mean) / (double)width;
+        for (int64_t i = 0; i < width; i++) {
+            int64_t at = row * width + i, channel = at / each % channels;
+            r->out[at] =
+                (from[i] - mean) / sqrt(square + (double)(float)r->c->number) * r->in[1][channel];
+            r->out[at] += r->in[2] ? r->in[2][channel] : 0;
+        }
+    }
+}
+
+static void layer_norm_reference(const struct reference *r)
+{
+    int64_t width = last_of(&r->call->in[0]);
+    norm_rows(r, width, width, true);
+}
+
+static void rms_norm_reference(const struct reference *r)
+{
+    int64_t width = last_of(&r->call->in[0]);
+    norm_rows(r, width, width, false);
+}
+
+static void group_norm_reference(const struct reference *r)
+{
+    const struct op_tensor *x = &r->call->in[0];
+    int64_t each = 1;
+    for (int i = 2; i < x->dims; i++)
+        each *= x->shape[i];
+    int64_t channels = x->shape[1] / r->c->option[0];
+    norm_rows(r, channels * each, channels, true);
+}
+
+/* ---- attention: option {heads, kv_heads, full, window}, number the scale ---- */
+
+static struct wk_tensor *attention(const struct op_case *c, struct wk_tensor *const *in)
+{
+    struct wk_attention_options options = {.heads = c->option[0],
+                                           .kv_heads = c->option[1],
+                                           .full = c->option[2],
+                                           .window = c->option[3],
+                                           .scale = c->number};
+    return wk_op_attention(in[0], &options);
+}
+
+struct head {
+    const double *q, *k, *v; /* of position 0 */
+    int64_t stride, size;
+    double scale;
+};
+
+static double score(const struct head *h, int64_t query, int64_t key)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < h->size; i++)
+        sum += h->q[query * h->stride + i] * h->k[key * h->stride + i];
+    return sum * h->scale;
+}
+
+static void attend(const struct head *h, double *out, int64_t query, const int64_t keys[2])
+{
+    double total = 0;
+    for (int64_t key = keys[0]; key < keys[1]; key++)
+        total += exp(score(h, query, key));
+    for (int64_t key = keys[0]; key < keys[1]; key++) {
+        double p = exp(score(h, query, key)) / total;
+        for (int64_t i = 0; i < h->size; i++)
+            out[i] += p * h->v[key * h->stride + i];
+    }
+}
+
+static void attention_reference(const struct reference *r)
+{
+    const struct op_tensor *qkv = &r->call->in[0], *out = &r->call->out[0];
+    int64_t heads = r->c->option[0], kv_heads = r->c->option[1] ? r->c->option[1] : heads;
+    int64_t stride = last_of(qkv), length = qkv->shape[1], size = last_of(out) / heads;
+    for (int64_t i = 0; i < qkv->shape[0] * heads; i++) {
+        int64_t head = i % heads, sample = i / heads;
+        const double *base = r->in[0] + sample * length * stride;
+        const double *keys = base + (heads + head / (heads / kv_heads)) * size;
+        struct head h = {base + head * size,
+                         keys,
+                         keys + kv_heads * size,
+                         stride,
+                         size,
+                         r->c->number > 0 ? r->c->number : 1 / sqrt((double)size)};
+        int64_t window = r->c->option[3] ? r->c->option[3] : length;
+        for (int64_t q = 0; q < length; q++) {
+            int64_t last = r->c->option[2] ? q + window : q + 1;
+            int64_t keys[2] = {q - window + 1 > 0 ? q - window + 1 : 0,
+                               last < length ? last : length};
+            attend(&h, r->out + ((sample * length + q) * heads + head) * size, q, keys);
+        }
+    }
+}
+
+/* ---- rope: option {heads, size}, number theta ---- */
+
+static struct wk_tensor *rope(const struct op_case *c, struct wk_tensor *const *in)
+{
+    struct wk_rope_options options = {c->option[0], c->option[1], c->number};
+    return wk_op_rope(in[0], &options);
+}
+
+static void rope_reference(const struct reference *r)
+{
+    const struct op_tensor *x = &r->call->in[0];
+    int64_t width = last_of(x), size = r->c->option[1], half = size / 2;
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t at = i % width, position = i / width % x->shape[1], pair = at % size % half;
+        double angle = (double)position * pow(r->c->number, -2 * (double)pair / (double)size);
+        r->out[i] = r->in[0][i];
+        if (at >= r->c->option[0] * size)
+            continue;
+        bool second = at % size >= half;
+        r->out[i] = r->in[0][i] * cos(angle) +
+                    r->in[0][second ? i - half : i + half] * sin(angle) * (second ? 1 : -1);
+    }
+}
+
+/* ---- cross-entropy: number is the operation's smoothing ---- */
+
+static struct wk_tensor *cross_entropy(const struct op_case *c, struct wk_tensor *const *in)
+{
+    struct wk_cross_entropy_options options = {c->number};
+    return wk_op_cross_entropy(in[0], in[1], &options);
+}
+
+static struct wk_tensor *head_cross_entropy(const struct op_case *c, struct wk_tensor *const *in)
+{
+    struct wk_cross_entropy_options options = {c->number};
+    return wk_op_head_cross_entropy(in[0], in[1], in[2], &options);
+}
+
+static double entropy(const double *logits, int64_t classes, int64_t target, double smoothing)
+{
+    double total = 0, mean = 0;
+    for (int64_t i = 0; i < classes; i++) {
+        total += exp(logits[i]);
+        mean += logits[i] / (double)classes;
+    }
+    if (target < 0)
+        return 0;
+    return log(total) - (1 - smoothing) * logits[target] - smoothing * mean;
+}
+
+static void cross_entropy_reference(const struct reference *r)
+{
+    int64_t classes = last_of(&r->call->in[0]);
+    for (int64_t i = 0; i < r->call->out[0].count; i++)
+        r->out[i] = entropy(r->in[0] + i * classes, classes, (int64_t)r->in[1][i],
+                            r->c->number + MODEL_SMOOTHING);
+}
+
+static void head_cross_entropy_reference(const struct reference *r)
+{
+    int64_t classes = r->call->in[1].shape[0], width = r->call->in[1].shape[1];
+    double *logits = malloc((size_t)classes * sizeof(*logits));
+    for (int64_t i = 0; i < r->call->out[0].count; i++) {
+        for (int64_t c = 0; c < classes; c++) {
+            logits[c] = 0;
+            for (int64_t k = 0; k < width; k++)
+                logits[c] += r->in[0][i * width + k] * r->in[1][c * width + k];
+        }
+        r->out[i] = entropy(logits, classes, (int64_t)r->in[2][i], r->c->number + MODEL_SMOOTHING);
+    }
+    free(logits);
+}
+
+#define TEXT(width) WK_SHAPE(WK_SAMPLES, WK_LENGTH, width)
+#define PARAM(...)                                                                                 \
+    {                                                                                              \
+        .shape = WK_SHAPE(__VA_ARGS__), .param = true                                              \
+    }
+#define NONE                                                                                       \
+    {                                                                                              \
+        .fill = FILL_NONE                                                                          \
+    }
+#define INDEX(fill_)                                                                               \
+    {                                                                                              \
+        .shape = WK_SHAPE(WK_SAMPLES, WK_LENGTH), .fill = fill_                                    \
+    }
+
+const struct op_case cases_products[] = {
+    {"linear", "plain", linear, .in = {{TEXT(7)}, PARAM(7, 5)}, .reference = linear_reference},
+    {"linear", "a bias", linear, .in = {{TEXT(7)}, PARAM(7, 5), NONE, NONE, PARAM(5)},
+     .reference = linear_reference},
+    {"linear", "a residual", linear,
+     .in = {{TEXT(7)}, PARAM(7, 5), NONE, NONE, PARAM(5), {TEXT(5)}},
+     .reference = linear_reference},
+    {"linear", "turned", linear, .in = {{TEXT(7)}, PARAM(5, 7)}, .option = {1},
+     .reference = linear_reference},
+    {"linear", "three turned, a residual", linear,
+     .in = {{TEXT(7)}, PARAM(5, 7), PARAM(2, 7), PARAM(3, 7), PARAM(10), {TEXT(10)}}, .option = {1},
+     .reference = linear_reference},
+    {"linear", "two side by side", linear,
+     .in = {{WK_SHAPE(WK_SAMPLES, 7)}, PARAM(7, 5), PARAM(7, 2)}, .reference = linear_reference},
+    {"linear", "more rows than at once", linear,
+     .in = {{WK_SHAPE(WK_SAMPLES, 150, 3)}, PARAM(3, 2), NONE, NONE, PARAM(2)},
+     .reference = linear_reference},
+    {"matmul", "plain", matmul,
+     .in = {{WK_SHAPE(WK_SAMPLES, 2, 4, 7)}, {WK_SHAPE(WK_SAMPLES, 2, 7, 3)}},
+     .reference = matmul_reference},
+    {"matmul", "a turned", matmul,
+     .in = {{WK_SHAPE(WK_SAMPLES, 7, 4)}, {WK_SHAPE(WK_SAMPLES, 7, 3)}}, .option = {1, 0},
+     .reference = matmul_reference},
+    {"matmul", "b turned", matmul,
+     .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 7)}, {WK_SHAPE(WK_SAMPLES, WK_LENGTH, 7)}},
+     .option = {0, 1}, .reference = matmul_reference},
+    {"matmul", "both turned", matmul,
+     .in = {{WK_SHAPE(WK_SAMPLES, 7, 4)}, {WK_SHAPE(WK_SAMPLES, 3, 7)}}, .option = {1, 1},
+     .reference = matmul_reference},
+    {"matmul", "samples are summed over", matmul,
+     .in = {{WK_SHAPE(WK_SAMPLES, 4)}, {WK_SHAPE(WK_SAMPLES, 3)}}, .option = {1, 0},
+     .reference = matmul_reference, .mixes = true},
+    {"embedding", "tokens", embedding, .in = {PARAM(9, 6), INDEX(FILL_INDEX)},
+     .reference = embedding_reference},
+    {"layer_norm", "a bias", layer_norm, .in = {{TEXT(19)}, PARAM(19), PARAM(19)},
+     .reference = layer_norm_reference, .number = 1e-5, .roundings = 64},
+    {"layer_norm", "no bias", layer_norm, .in = {{TEXT(19)}, PARAM(19)},
+     .reference = layer_norm_reference, .number = 0.5, .roundings = 64},
+    {"rms_norm", "text", rms_norm, .in = {{TEXT(19)}, PARAM(19)}, .reference = rms_norm_reference,
+     .number = 1e-5, .roundings = 64},
+    {"group_norm", "images", group_norm,
+     .in = {{WK_SHAPE(WK_SAMPLES, 6, 3, 2)}, PARAM(6), PARAM(6)}, .reference = group_norm_reference,
+     .number = 1e-5, .option = {2}, .roundings = 64},
+    {"group_norm", "instances, no bias", group_norm, .in = {{WK_SHAPE(WK_SAMPLES, 3, 5)}, PARAM(3)},
+     .reference = group_norm_reference, .number = 1e-5, .option = {3}, .roundings = 64},
+    {"attention", "heads", attention, .in = {{TEXT(2 * 3 * 4)}}, .option = {2, 0},
+     .reference = attention_reference, .roundings = 64},
+    {"attention", "groups", attention, .in = {{TEXT((4 + 2 * 2) * 3)}}, .option = {4, 2},
+     .reference = attention_reference, .roundings = 64},
+    {"attention", "all positions, a scale", attention, .in = {{TEXT(2 * 3 * 4)}},
+     .option = {2, 0, 1}, .number = 0.3, .reference = attention_reference, .roundings = 64},
+    {"attention", "a window", attention, .in = {{TEXT(2 * 3 * 4)}}, .option = {2, 0, 0, 2},
+     .reference = attention_reference, .roundings = 64},
+    {"attention", "a window to both sides", attention, .in = {{TEXT(2 * 3 * 4)}},
+     .option = {2, 0, 1, 2}, .reference = attention_reference, .roundings = 64},
+    {"rope", "heads", rope, .in = {{TEXT(4 * 3)}}, .option = {3, 4}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "the first two of four", rope, .in = {{TEXT(6 * 4)}}, .option = {2, 6},
+     .number = 10000, .reference = rope_reference},
+    {"cross_entropy", "text", cross_entropy, .in = {{TEXT(11)}, INDEX(FILL_TARGET)},
+     .reference = cross_entropy_reference, .roundings = 32},
+    {"cross_entropy", "smoothing", cross_entropy,
+     .in = {{WK_SHAPE(WK_SAMPLES, 11)}, {WK_SHAPE(WK_SAMPLES), FILL_TARGET}},
+     .reference = cross_entropy_reference, .number = 0.25, .roundings = 32},
+    {"head_cross_entropy", "text", head_cross_entropy,
+     .in = {{TEXT(8)}, PARAM(16, 8), INDEX(FILL_TARGET)}, .reference = head_cross_entropy_reference,
+     .roundings = 32},
+    {0},
+};

@@ -1,0 +1,132 @@
+/* What building a graph refuses: each wrong call leaves a sentence with the operation, the shapes
+ * and what would fit. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include <worker/graph.h>
+
+/* Inputs and a parameter of many shapes. */
+struct parts {
+    struct wk_graph *graph;
+    struct wk_tensor *text, *row, *image, *index, *kernel, *other;
+};
+
+static struct parts parts_new(struct wk_graph *other)
+{
+    struct wk_graph *g = wk_graph_new("refused");
+    return (struct parts){
+        .graph = g,
+        .text = wk_graph_input(g, "text", WK_F32, WK_SHAPE(WK_SAMPLES, WK_LENGTH, 6)),
+        .row = wk_graph_input(g, "row", WK_F32, WK_SHAPE(WK_SAMPLES, 5)),
+        .image = wk_graph_input(g, "image", WK_F32, WK_SHAPE(WK_SAMPLES, 4, 3, 3)),
+        .index = wk_graph_input(g, "index", WK_I32, WK_SHAPE(WK_SAMPLES, 2)),
+        .kernel = wk_graph_param(g, "kernel", WK_SHAPE(6, 4, 3, 3), NULL),
+        .other = wk_graph_input(other, "x", WK_F32, WK_SHAPE(WK_SAMPLES, 5)),
+    };
+}
+
+#define POOL(...)                                                                                  \
+    &(struct wk_pool_options)                                                                      \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define CONV(...)                                                                                  \
+    &(struct wk_conv_options)                                                                      \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Call, and expect NULL with every one of these words in the sentence. */
+#define REFUSES(call, ...)                                                                         \
+    do {                                                                                           \
+        struct wk_graph *other_ = wk_graph_new("other");                                           \
+        struct parts p = parts_new(other_);                                                        \
+        cr_assert_str_empty(wk_graph_error(p.graph));                                              \
+        cr_expect_null(call, #call);                                                               \
+        const char *const words[] = {__VA_ARGS__};                                                 \
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)                              \
+            cr_expect_not_null(strstr(wk_graph_error(p.graph), words[i]), "%s: \"%s\" in \"%s\"",  \
+                               #call, words[i], wk_graph_error(p.graph));                          \
+        wk_graph_free(p.graph);                                                                    \
+        wk_graph_free(other_);                                                                     \
+    } while (0)
+
+Test(graph_refusals, elements)
+{
+    REFUSES(wk_op_add(p.row, p.text), "add: ", "[samples, 5] f32", "[samples, length, 6] f32", "1");
+    REFUSES(wk_op_multiply(p.row, p.index), "multiply: ", "[samples, 2] i32", "f32, bf16 and f16");
+    REFUSES(wk_op_subtract(p.row, NULL), "subtract: ", "input 1 is NULL");
+    REFUSES(wk_op_add(p.row, p.other), "add: ", "another graph");
+    REFUSES(wk_op_gelu(p.index), "gelu: ", "i32");
+    REFUSES(wk_op_relu(p.index), "relu: ", "i32");
+    REFUSES(wk_op_scale(p.row, 1e300), "scale: ", "1e+300", "finite");
+    REFUSES(wk_op_swiglu(p.row), "swiglu: ", "[samples, 5]", "even");
+    REFUSES(wk_op_softmax(p.index), "softmax: ", "i32");
+    REFUSES(wk_op_dropout(p.row, 1), "dropout: ", "less than 1");
+    REFUSES(wk_op_dropout(p.kernel, 0.5), "dropout: ", "[6, 4, 3, 3]", "samples");
+}
+
+Test(graph_refusals, images)
+{
+    REFUSES(wk_op_conv2d(p.row, p.kernel, NULL, NULL), "conv2d: ", "[samples, 5]", "4 dimensions");
+    REFUSES(wk_op_conv2d(p.image, NULL, NULL, NULL), "conv2d: ", "input 1 is NULL");
+    REFUSES(wk_op_conv2d(p.image, p.kernel, p.row, NULL), "conv2d: ", "input 2", "[6]");
+    REFUSES(wk_op_conv2d(p.image, p.kernel, NULL, CONV(.groups = 3)), "conv2d: ", "3 groups",
+            "[samples, 4, 3, 3]", "channels / groups");
+    REFUSES(wk_op_conv2d(p.image, p.kernel, NULL, CONV(.stride = -1)), "conv2d: ", "stride -1");
+    REFUSES(wk_op_pool2d(p.image, POOL(.kind = WK_REDUCE_SUM, .kernel = 2)), "pool2d: ", "MEAN");
+    REFUSES(wk_op_pool2d(p.image, POOL(.kind = (enum wk_reduce)9, .kernel = 2)), "pool2d: ", "9");
+    REFUSES(wk_op_pool2d(p.image, POOL(.kind = WK_REDUCE_MAX, .kernel = 4)),
+            "pool2d: ", "kernel, 4");
+    REFUSES(wk_op_pool2d(p.image, POOL(.kind = WK_REDUCE_MAX, .kernel = 2, .padding = 2)),
+            "pool2d: ", "padding 2", "half");
+    REFUSES(wk_op_pool2d(p.image, NULL), "pool2d: ");
+}
+
+Test(graph_refusals, moves)
+{
+    REFUSES(wk_op_reshape(p.row, WK_SHAPE(WK_SAMPLES, 3)), "reshape: ", "[samples, 5] f32",
+            "[samples, 3]", "same elements");
+    REFUSES(wk_op_reshape(p.text, WK_SHAPE(WK_REST, WK_REST)), "reshape: ", "WK_REST", "one");
+    REFUSES(wk_op_reshape(p.row, WK_SHAPE(WK_SAMPLES, 0)), "reshape: ", "dimension 1", "0");
+    REFUSES(wk_op_transpose(p.row, WK_SHAPE(0, 0)), "transpose: ", "[samples, 5]", "once");
+    REFUSES(wk_op_transpose(p.row, WK_SHAPE(0)), "transpose: ", "2 dimensions");
+    REFUSES(wk_op_transpose(p.row, WK_SHAPE(1, 0, 2)), "transpose: ", "2 dimensions");
+    REFUSES(wk_op_slice(p.text, 1, 0, 1), "slice: ", "dimension 1", "fixed");
+    REFUSES(wk_op_slice(p.row, 1, 3, 3), "slice: ", "3 elements from 3", "[samples, 5]");
+    REFUSES(wk_op_slice(p.row, 2, 0, 1), "slice: ", "dimension 2", "0 to 1");
+    REFUSES(wk_op_concat((struct wk_tensor *[]){p.row, p.text}, 2, 1), "concat: ", "[samples, 5]",
+            "[samples, length, 6]");
+    REFUSES(wk_op_concat((struct wk_tensor *[]){p.row, p.index}, 2, 1), "concat: ", "i32");
+    REFUSES(wk_op_concat((struct wk_tensor *[]){p.row, NULL}, 2, 1), "concat: ", "input 1 is NULL");
+    REFUSES(wk_op_concat((struct wk_tensor *[]){p.row}, 9, 1), "concat: ", "9 inputs", "8");
+    REFUSES(wk_op_gather_rows(p.text, p.index), "gather_rows: ", "fixed number of rows");
+    REFUSES(wk_op_gather_rows(p.image, p.row), "gather_rows: ", "[samples, n] i32");
+    REFUSES(wk_op_reduce(p.row, WK_REDUCE_SUM, 0), "reduce: ", "dimension 0", "counts samples");
+    REFUSES(wk_op_reduce(p.row, (enum wk_reduce)7, 1), "reduce: ", "kind 7", "WK_REDUCE_SUM");
+    REFUSES(wk_op_reduce(p.row, WK_REDUCE_SUM, -1), "reduce: ", "dimension -1");
+}
+
+Test(graph_refusals, losses)
+{
+    REFUSES(wk_op_squared_error(p.row, p.text), "squared_error: ", "same shape", "[samples, 5]");
+    REFUSES(wk_op_binary_cross_entropy(p.row, p.index), "binary_cross_entropy: ", "i32");
+    REFUSES(wk_op_kl_divergence(p.row, p.text), "kl_divergence: ", "same shape");
+    REFUSES(wk_op_kl_divergence(p.row, p.other), "kl_divergence: ", "another graph");
+}
+
+Test(graph_refusals, only_the_first_sentence_stays)
+{
+    struct wk_graph *other = wk_graph_new("other");
+    struct parts p = parts_new(other);
+    cr_expect_null(wk_op_swiglu(p.row));
+    char first[1024];
+    strncpy(first, wk_graph_error(p.graph), sizeof(first) - 1);
+    cr_expect_null(wk_op_add(p.row, p.text));
+    cr_expect_null(wk_op_relu(p.row), "nothing is added after a failure");
+    cr_expect_null(wk_op_relu(NULL));
+    cr_expect_str_eq(wk_graph_error(p.graph), first);
+    cr_expect_str_empty(wk_graph_error(other), "graphs are independent");
+    wk_graph_free(p.graph);
+    wk_graph_free(other);
+}
