@@ -117,6 +117,8 @@ PLANTS = [
      "    if (!job->use_wall_ms)\n        return guess_use", "    if (job->started_wall_ms)\n        return guess_use"),
     ("use-of-forgotten-jobs-is-forgotten", "coordinator/forgotten_use.c",
      "        if (first && use > 0)\n", "        if (first && use < 0)\n"),
+    ("a-place-of-a-job-is-forgotten", "coordinator/core/node_forget.c",
+     "        if (!stays && !strmap_find(&names, node->name))\n", "        if (!stays)\n"),
     ("stall-is-told-again", "coordinator/core/stall_watch.c",
      "    if (job->stalled_wall_ms || !(hung", "    if (!(hung"),
 ]
