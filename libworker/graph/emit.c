@@ -8,6 +8,7 @@
 
 #include "common/base/array.h"
 #include "libworker/graph/describe.h"
+#include "libworker/graph/types.h"
 
 struct wk_tensor *tensor_base(struct wk_tensor *tensor)
 {
@@ -16,17 +17,12 @@ struct wk_tensor *tensor_base(struct wk_tensor *tensor)
     return tensor;
 }
 
-static unsigned keeps(const struct node *node)
-{
-    return node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
-}
-
 /* Values that a backward kernel reads, by the memory that they are in. */
 static void mark_kept(struct emitter *e)
 {
     for (int i = 0; i < e->trace.n; i++) {
         const struct work *work = &e->trace.works[i];
-        unsigned kept = keeps(work->node);
+        unsigned kept = op_keeps(work->node);
         if (!e->plan->options.trace.trains || !work->out[0]->trains)
             continue;
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
@@ -37,39 +33,6 @@ static void mark_kept(struct emitter *e)
             if (work->out[k] && (kept & OP_OUT(k)))
                 e->kept[work->out[k]->id] = true;
         }
-    }
-}
-
-/* A value that only products read is kept as they round it. `wide` has those that others read. */
-static void mark_wide(const struct emitter *e, bool *wide)
-{
-    for (int i = 0; i < e->trace.n; i++) {
-        const struct work *work = &e->trace.works[i];
-        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
-            bool factor = work->node->row->factors & OP_IN(k);
-            if (work->in[k] && !factor && !work->node->row->view)
-                wide[tensor_base(work->in[k])->id] = true;
-        }
-        if (keeps(work->node) & OP_OUT(0))
-            wide[work->out[0]->id] = true;
-    }
-    for (int i = 0; i < e->graph->n_losses; i++)
-        wide[tensor_base(e->trace.same[e->graph->losses[i].losses->id])->id] = true;
-    for (int i = 0; i < e->graph->n_outputs; i++)
-        wide[tensor_base(e->trace.same[e->graph->outputs[i].value->id])->id] = true;
-}
-
-static void choose_types(struct emitter *e, bool *wide)
-{
-    enum wk_dtype compute = e->plan->options.compute;
-    mark_wide(e, wide);
-    for (int i = 0; i < e->graph->n_tensors; i++)
-        e->type[i] = e->graph->tensors[i]->type;
-    for (int i = 0; i < e->trace.n && compute != WK_F32; i++) {
-        struct wk_tensor *out = e->trace.works[i].out[0];
-        struct wk_tensor *base = tensor_base(out);
-        if (base->kind == TENSOR_VALUE && out->type == WK_F32)
-            e->type[out->id] = wide[base->id] ? WK_F32 : compute;
     }
 }
 
@@ -152,15 +115,12 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
     int rc = trace_init(&e->trace, graph, &plan->options.trace, err);
     if (rc)
         return rc;
-    bool *wide = calloc(tensors, sizeof(*wide));
     e->value[0] = malloc(tensors * sizeof(int));
     e->value[1] = malloc(tensors * sizeof(int));
     e->type = calloc(tensors, sizeof(*e->type));
     e->kept = calloc(tensors, sizeof(*e->kept));
     e->grads = calloc(tensors, sizeof(*e->grads));
-    if (!wide || !e->value[0] || !e->value[1] || !e->type || !e->kept || !e->grads ||
-        !has_first(e)) {
-        free(wide);
+    if (!e->value[0] || !e->value[1] || !e->type || !e->kept || !e->grads || !has_first(e)) {
         emit_fini(e);
         return error_set(err, WK_ENOMEM, "no memory to plan the model");
     }
@@ -169,8 +129,11 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
         e->grads[i].value = -1;
     }
     mark_kept(e);
-    choose_types(e, wide);
-    free(wide);
+    int rc_types = types_choose(graph, &e->trace, plan->options.compute, e->type);
+    if (rc_types) {
+        emit_fini(e);
+        return error_set(err, rc_types, "no memory to plan the model");
+    }
     return 0;
 }
 

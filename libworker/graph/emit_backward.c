@@ -146,7 +146,7 @@ static void pass_on(struct emitter *e, const struct work *work, int input)
 static void compute(struct emitter *e, const struct work *work, bool again)
 {
     const struct node *node = work->node;
-    unsigned kept = node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
+    unsigned kept = op_keeps(node);
     struct launch launch = emit_blank(LAUNCH_BACKWARD);
     bool wanted = false;
     launch.node = node;

@@ -36,7 +36,7 @@ static bool is_planned(const struct plan *plan, const struct plan_options *wante
 static struct plan *use_plan(struct graph_model *m, int i)
 {
     struct plan *plan = m->plans[i];
-    memmove(&m->plans[1], &m->plans[0], (size_t)i * sizeof(m->plans[0]));
+    memmove(&m->plans[1], &m->plans[0], (size_t)i * sizeof(struct plan *));
     m->plans[0] = plan;
     return plan;
 }

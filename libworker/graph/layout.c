@@ -50,8 +50,8 @@ static void insert(struct storage **placed, int n, struct storage *next)
 
 size_t layout_place(struct storage *storages, int n)
 {
-    struct storage **sorted = calloc((size_t)n + 1, sizeof(*sorted));
-    struct storage **placed = calloc((size_t)n + 1, sizeof(*placed));
+    struct storage **sorted = calloc((size_t)n + 1, sizeof(struct storage *));
+    struct storage **placed = calloc((size_t)n + 1, sizeof(struct storage *));
     bool has = sorted && placed;
     size_t region = has ? 0 : (size_t)-1;
     int n_sorted = 0;
@@ -61,7 +61,7 @@ size_t layout_place(struct storage *storages, int n)
             sorted[n_sorted++] = &storages[i];
     }
     if (n_sorted)
-        qsort(sorted, (size_t)n_sorted, sizeof(*sorted), by_size);
+        qsort(sorted, (size_t)n_sorted, sizeof(struct storage *), by_size);
     for (int i = 0; i < n_sorted; i++) {
         sorted[i]->offset = lowest(placed, i, sorted[i]);
         insert(placed, i, sorted[i]);

@@ -40,6 +40,12 @@ struct op_cost {
     double bytes; /* read and written once each */
 };
 
+enum op_result {
+    RESULT_WIDE,   /* f32: sums over many elements, statistics, losses */
+    RESULT_LIKE,   /* narrow if all values that it reads are: elementwise, moves */
+    RESULT_NARROW, /* a product's; with a residual, the residual's type */
+};
+
 #define OP_IN(i)  (1u << (i))
 #define OP_OUT(i) (1u << (16 + (i)))
 
@@ -72,6 +78,9 @@ struct op_row {
      * above 0. A node that drops nothing is left out. NULL for other rows. */
     bool (*drops)(const struct node *node, bool model);
 
+    /* The type of out[0] under bf16 and fp16, where something other than a product reads it. */
+    enum op_result result;
+
     unsigned factors; /* inputs that are factors of products, rounded to the compute type */
 
     bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
@@ -87,6 +96,9 @@ struct op_row {
 /* Rows that passes over a graph know by name. linear reads x, three weights, bias, residual. */
 extern const struct op_row op_linear, op_add;
 enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5 };
+
+/* Values that the node's backward kernel reads: OP_IN and OP_OUT bits. */
+unsigned op_keeps(const struct node *node);
 
 /* The table, in the order of op_list.h. NULL past the last. */
 const struct op_row *op_row_at(int i);

@@ -5,6 +5,11 @@
 OP_LIST(X)
 #undef X
 
+unsigned op_keeps(const struct node *node)
+{
+    return node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
+}
+
 const struct op_row *op_row_at(int i)
 {
     static const struct op_row *const rows[] = {

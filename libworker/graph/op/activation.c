@@ -47,7 +47,8 @@ static void activation_cost(const struct op_call *call, bool backward, struct op
 
 #define ACTIVATION                                                                                 \
     .min_in = 1, .max_in = 1, .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH | OP_CUT_COLUMNS,             \
-    .shape = unary_shape, .differentiable = OP_IN(0), .in_place = true, .cost = activation_cost
+    .shape = unary_shape, .differentiable = OP_IN(0), .in_place = true, .result = RESULT_LIKE,     \
+    .cost = activation_cost
 
 static void relu_tile(const struct op_call *call, float *out, const float *x, int64_t n)
 {

@@ -206,6 +206,7 @@ static void mix_cost(const struct op_call *call, bool back, struct op_cost *ret)
 
 const struct op_row op_attention = {
     .name = "attention",
+    .result = RESULT_NARROW,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,

@@ -273,7 +273,7 @@ static int binary_shape(struct op_signature *s, struct error *err)
 #define BINARY                                                                                     \
     .min_in = 2, .max_in = 2, .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH | OP_CUT_COLUMNS,             \
     .shape = binary_shape, .differentiable = OP_IN(0) | OP_IN(1), .in_place = true,                \
-    .scratch_bytes = binary_scratch, .cost = binary_cost
+    .scratch_bytes = binary_scratch, .result = RESULT_LIKE, .cost = binary_cost
 
 const struct op_row op_add = {
     .name = "add",

@@ -72,6 +72,7 @@ static int concat_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_concat = {
     .name = "concat",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = NODE_INPUTS_MAX,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

@@ -230,6 +230,7 @@ static int conv2d_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_conv2d = {
     .name = "conv2d",
+    .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = 3,
     .optional = OP_IN(BIAS),

@@ -15,7 +15,7 @@ static inline double cost_of(const struct op_tensor *tensor)
 static inline double cost_bytes(const struct op_call *call, bool backward)
 {
     const struct node *node = call->node;
-    unsigned keeps = node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
+    unsigned keeps = op_keeps(node);
     double bytes = backward ? 4.0 * (double)call->out[0].count : 0;
     for (int i = 0; i < node->n_in; i++) {
         if (!node->in[i])

@@ -86,6 +86,7 @@ static int dropout_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_dropout = {
     .name = "dropout",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES,

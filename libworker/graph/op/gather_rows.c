@@ -76,6 +76,7 @@ static int gather_rows_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_gather_rows = {
     .name = "gather_rows",
+    .result = RESULT_LIKE,
     .min_in = 2,
     .max_in = 2,
     .cuts = OP_CUT_SAMPLES,

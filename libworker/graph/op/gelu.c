@@ -28,6 +28,7 @@ static void gelu_cost(const struct op_call *call, bool backward, struct op_cost 
 
 const struct op_row op_gelu = {
     .name = "gelu",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH | OP_CUT_COLUMNS,

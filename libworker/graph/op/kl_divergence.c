@@ -14,13 +14,14 @@ static int64_t classes_of(const struct op_call *call)
     return call->in[STUDENT].shape[call->in[STUDENT].dims - 1];
 }
 
-/* log(sum of exp(x)), from the largest, which no power exceeds. */
+/* log(sum of exp(x)) of at least one class, from the largest, which no power exceeds. */
 static double log_sum(const float *x, int64_t classes)
 {
-    double most = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < classes; i++)
+    double most = (double)x[0];
+    for (int64_t i = 1; i < classes; i++)
         most = (double)x[i] > most ? (double)x[i] : most;
-    for (int64_t i = 0; i < classes; i++)
+    double sum = exp((double)x[0] - most);
+    for (int64_t i = 1; i < classes; i++)
         sum += exp((double)x[i] - most);
     return most + log(sum);
 }

@@ -261,6 +261,7 @@ static void linear_cost(const struct op_call *call, bool back, struct op_cost *r
 
 const struct op_row op_linear = {
     .name = "linear",
+    .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = LINEAR_RESIDUAL + 1,
     .optional = OP_IN(2) | OP_IN(3) | OP_IN(LINEAR_BIAS) | OP_IN(LINEAR_RESIDUAL),

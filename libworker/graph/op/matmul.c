@@ -158,6 +158,7 @@ static void matmul_cost(const struct op_call *call, bool back, struct op_cost *r
 
 const struct op_row op_matmul = {
     .name = "matmul",
+    .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = 2,
     .cuts = OP_CUT_SAMPLES,

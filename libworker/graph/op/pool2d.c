@@ -186,6 +186,7 @@ static int pool2d_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_pool2d = {
     .name = "pool2d",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES,

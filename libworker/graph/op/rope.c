@@ -118,6 +118,7 @@ static void rope_cost(const struct op_call *call, bool back, struct op_cost *ret
 
 const struct op_row op_rope = {
     .name = "rope",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,

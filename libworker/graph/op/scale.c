@@ -50,6 +50,7 @@ static int scale_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_scale = {
     .name = "scale",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH | OP_CUT_COLUMNS,

@@ -63,6 +63,7 @@ static int slice_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_slice = {
     .name = "slice",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

@@ -90,6 +90,7 @@ static int swiglu_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_swiglu = {
     .name = "swiglu",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

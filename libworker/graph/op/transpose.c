@@ -69,6 +69,7 @@ struct block {
     int64_t to, from, rows, cols, apart, stride, next;
 };
 
+/* A type's name takes no parentheses: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define BLOCK_COPY(type)                                                                           \
     for (int64_t i = 0; i < b->rows; i++) {                                                        \
         type *y = (type *)to->data + b->to + i * b->apart;                                         \
@@ -76,6 +77,7 @@ struct block {
         for (int64_t j = 0; j < b->cols; j++)                                                      \
             y[j] = x[j * b->stride];                                                               \
     }
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* One element, from another type or added. */
 static void element_turn(const struct kernel_table *k, const struct op_tensor *to,
@@ -221,6 +223,7 @@ static int transpose_shape(struct op_signature *s, struct error *err)
 
 const struct op_row op_transpose = {
     .name = "transpose",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

@@ -74,6 +74,7 @@ static void window_cost(const struct op_call *call, bool backward, struct op_cos
 
 const struct op_row op_window = {
     .name = "window",
+    .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_COLUMNS,
