@@ -434,10 +434,12 @@ const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX])
 
 const char *count_text(double value, char ret[FORMAT_MAX])
 {
-    if (value >= 1e6)
-        snprintf(ret, FORMAT_MAX, "%.1fM", value / 1e6);
-    else if (value >= 1e3)
-        snprintf(ret, FORMAT_MAX, "%.1fk", value / 1e3);
+    static const char units[] = "kMGTPE";
+    int unit = -1;
+    for (; value >= 1e3 && unit + 1 < (int)sizeof(units) - 1; unit++)
+        value /= 1e3;
+    if (unit >= 0)
+        snprintf(ret, FORMAT_MAX, "%.1f%c", value, units[unit]);
     else
         snprintf(ret, FORMAT_MAX, "%.0f", value);
     return ret;

@@ -84,6 +84,6 @@ const char *job_state_word(Muster__Job__State state);
 const char *job_word(const Muster__Job *job);
 /* "3m 5s" since then; "-" for 0. */
 const char *age_text(int64_t wall_ms, char ret[FORMAT_MAX]);
-const char *count_text(double value, char ret[FORMAT_MAX]); /* "1.2k", "3.4M" */
+const char *count_text(double value, char ret[FORMAT_MAX]); /* "1.2k", "3.4M", "5.6T" */
 
 #endif

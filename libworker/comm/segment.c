@@ -34,7 +34,7 @@ static uint32_t ring_bytes(int world)
     return world <= SOME_RANKS ? RING_BYTES_SOME : RING_BYTES_MANY;
 }
 
-static size_t total_bytes(int world)
+size_t segment_bytes(int world)
 {
     return head_bytes(world) + (size_t)world * ring_bytes(world);
 }
@@ -58,8 +58,8 @@ int segment_new(struct segment *segment, int world, struct error *err)
     if (fd < 0)
         return error_set(err, WK_ENOMEM, "cannot make a memfd");
     int rc = 0;
-    if (ftruncate(fd, (off_t)total_bytes(world)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
-        rc = error_set(err, WK_ENOMEM, "cannot size a memfd to %zu bytes", total_bytes(world));
+    if (ftruncate(fd, (off_t)segment_bytes(world)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+        rc = error_set(err, WK_ENOMEM, "cannot size a memfd to %zu bytes", segment_bytes(world));
     if (!rc)
         rc = map_head(segment, fd, world, err);
     if (rc) {
@@ -80,7 +80,7 @@ int segment_attach(struct segment *segment, int memory_fd, int world, struct err
     /* Without the seals a peer could shrink it, and an access would be a SIGBUS. */
     int seals = fcntl(memory_fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(memory_fd, &st) != 0 ||
-        (size_t)st.st_size != total_bytes(world))
+        (size_t)st.st_size != segment_bytes(world))
         return error_set(err, WK_EIO, "shared memory of a peer has the wrong size or no seals");
     int rc = map_head(segment, memory_fd, world, err);
     if (rc)

@@ -70,6 +70,9 @@ struct segment_handles {
     int process_fd; /* pidfd, readable once the process has ended; -1 if the kernel has none */
 };
 
+/* Of a rank's segment on a host of `world` ranks. */
+size_t segment_bytes(int world);
+
 int segment_new(struct segment *segment, int world, struct error *err);
 
 /* Map another rank's segment. The caller keeps the descriptor. WK_EIO if it is invalid. */

@@ -4,8 +4,7 @@
 #include <worker/error.h>
 
 #include "common/base/error.h"
-#include "libworker/graph/describe.h"
-#include "libworker/graph/op.h"
+#include "libworker/graph/node_cost.h"
 
 /* 1234 -> "1.23 k". */
 static const char *number_text(double value, char ret[16])
@@ -25,53 +24,12 @@ struct totals {
     double params, flop, bytes;
 };
 
-/* A parameter counts where it is read first. */
-static bool is_first_use(const struct node *node, const struct wk_tensor *param)
-{
-    const struct wk_graph *graph = param->graph;
-    for (int i = 0; i < node->id; i++) {
-        for (int k = 0; k < graph->nodes[i]->n_in; k++) {
-            if (graph->nodes[i]->in[k] == param)
-                return false;
-        }
-    }
-    return true;
-}
-
-static double params_of(const struct node *node)
-{
-    double count = 0;
-    for (int i = 0; i < node->n_in; i++) {
-        const struct wk_tensor *in = node->in[i];
-        if (in && in->kind == TENSOR_PARAM && is_first_use(node, in))
-            count += (double)describe_tensor(in, &(struct sizes){1, 1}).count;
-    }
-    return count;
-}
-
-/* Without a rule of its own an operation only moves its tensors. */
-static struct op_cost cost_of(const struct node *node, const struct sizes *sizes)
-{
-    struct op_call call;
-    struct op_cost cost = {0};
-    describe_node(node, sizes, &call);
-    if (node->row->cost) {
-        node->row->cost(&call, false, &cost);
-        return cost;
-    }
-    for (int i = 0; i < node->n_in && !node->row->view; i++)
-        cost.bytes += (double)call.in[i].count * (double)wk_dtype_bytes(call.in[i].type);
-    for (int i = 0; i < node->n_out && !node->row->view; i++)
-        cost.bytes += (double)call.out[i].count * (double)wk_dtype_bytes(call.out[i].type);
-    return cost;
-}
-
 static void print_node(const struct node *node, const struct sizes *sizes, FILE *out,
                        struct totals *totals)
 {
     char shape[TENSOR_TEXT_MAX], params[16], flop[16], bytes[16];
-    struct op_cost cost = cost_of(node, sizes);
-    double count = params_of(node);
+    struct op_cost cost = node_cost(node, sizes, false);
+    double count = (double)node_new_params(node);
     totals->params += count;
     totals->flop += cost.flop;
     totals->bytes += cost.bytes;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libworker/estimate/estimate.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/sharded.h"
 #include "tests/lib/check.h"
@@ -12,6 +13,7 @@
 #include "tests/numeric/train/toy.h"
 
 enum { RANKS = 4, LAYERS = 48, WIDTH = 64, LENGTH = 16, STEPS = 2, LOOK_EVERY = 5 };
+enum { BUCKET_BYTES = (1 << 20) / 10 };
 
 struct kind {
     const char *strategy, *precision, *low_gradients;
@@ -35,6 +37,7 @@ struct rank {
     struct session *session;
     struct wk_context *ctx;
     size_t rest, most, count;
+    int64_t estimated; /* of the same kind of memory */
     int status;
     int chances; /* to look, so far; its number at the start */
 };
@@ -133,6 +136,27 @@ static void train(struct rank *rank, struct wk_model *model, struct wk_loader *l
     looking = NULL;
 }
 
+/* What `muster model estimate` says of it. */
+static int64_t estimated(const struct kind *kind, struct wk_model *model,
+                         const struct wk_optimizer *optimizer)
+{
+    static const char *const names[] = {"ddp", "zero1", "zero2", "fsdp"};
+    struct estimate e;
+    struct estimate_options options = {
+        .world = RANKS,
+        .samples = 1,
+        .compute = kind->precision[0] == 'n' ? WK_F32 : WK_BF16,
+        .low_gradients = kind->low_gradients[0] == 't',
+        .prefetch = 1,
+        .bucket_bytes = BUCKET_BYTES,
+        .optimizer = optimizer,
+    };
+    while (strcmp(names[options.strategy], kind->strategy) != 0)
+        options.strategy++;
+    CHECK(estimate_training(model, &options, &e, NULL) == 0);
+    return e.parameters + e.low + e.gradients + e.optimizer;
+}
+
 static void *run_rank(void *arg)
 {
     struct rank *rank = arg;
@@ -152,6 +176,7 @@ static void *run_rank(void *arg)
     wk_adamw_new(&adamw, &optimizer);
     wk_prepare_all(rank->ctx, WK_OBJECT(model), WK_OBJECT(optimizer), WK_OBJECT(loader));
     rank->count = wk_model_count(model);
+    rank->estimated = estimated(rank->kind, model, optimizer);
     if (!wk_status(rank->ctx))
         train(rank, model, loader, optimizer);
     rank->status = wk_status(rank->ctx);
@@ -192,11 +217,14 @@ static void memory_is_that_of_the_formulas(void)
             most = (double)ranks[i].most / count > most ? (double)ranks[i].most / count : most;
         }
         fake_fini(&cluster);
-        printf("%-5s %-4s%s: %.2f at rest, %.2f at most, formula %.2f: %.3f, %.3f\n",
+        double planned = (double)ranks[0].estimated / (double)ranks[0].count;
+        printf("%-5s %-4s%s: %.2f at rest, %.2f at most, formula %.2f: %.3f, %.3f; "
+               "estimated %.2f: %.3f\n",
                kind->strategy, kind->precision, kind->low_gradients[0] == 't' ? " sums" : "", rest,
-               most, formula, rest / formula, most / formula);
+               most, formula, rest / formula, most / formula, planned, most / planned);
         CHECK(most < 1.15 * formula && most > 0.95 * formula);
         CHECK(rest <= most && rest < 1.10 * formula);
+        CHECK(most < 1.05 * planned && most > 0.95 * planned);
     }
 }
 

@@ -1,0 +1,224 @@
+#include "cli/model_graph.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/client.h"
+#include "cli/table.h"
+#include "common/base/tree.h"
+#include "common/base/tree_build.h"
+#include "libworker/graph/node_cost.h"
+
+struct sums {
+    int64_t params;
+    double flop, bytes;
+};
+
+static const char *block_name(const struct wk_graph *graph, int block)
+{
+    return *graph->blocks[block] ? graph->blocks[block] : "(no block)";
+}
+
+/* A node's figures of the forward pass, added to `sums`. */
+static struct sums measure_node(const struct model_view *view, const struct node *node,
+                                struct sums *sums)
+{
+    struct sizes sizes = {view->samples, view->length};
+    struct op_cost cost = node_cost(node, &sizes, false);
+    struct sums own = {node_new_params(node), cost.flop, cost.bytes};
+    sums->params += own.params;
+    sums->flop += own.flop;
+    sums->bytes += own.bytes;
+    return own;
+}
+
+static struct sums measure_block(const struct model_view *view, int block)
+{
+    struct sums sums = {0};
+    for (int i = 0; i < view->graph->n_nodes; i++)
+        if (view->graph->nodes[i]->block == block)
+            (void)measure_node(view, view->graph->nodes[i], &sums);
+    return sums;
+}
+
+static void cell_sums(struct table *table, const struct sums *sums)
+{
+    char count[FORMAT_MAX], flop[FORMAT_MAX], bytes[FORMAT_MAX];
+    table_cell(table, "%s", sums->params ? count_text((double)sums->params, count) : "");
+    table_cell(table, "%s", sums->flop > 0 ? count_text(sums->flop, flop) : "");
+    table_cell(table, "%s", sums->bytes > 0 ? format_bytes((uint64_t)sums->bytes, bytes) : "");
+}
+
+/* tensor_text without the type at its end. */
+static const char *shape_of(const struct wk_tensor *tensor, char text[TENSOR_TEXT_MAX])
+{
+    char *type = strrchr(tensor_text(tensor, text), ' ');
+    if (type)
+        *type = '\0';
+    return text;
+}
+
+static void row_of_block(struct table *table, const char *name, const struct sums *sums)
+{
+    table_cell(table, "%s", name);
+    table_cell(table, "%s", "");
+    table_cell(table, "%s", "");
+    cell_sums(table, sums);
+}
+
+static void row_of_node(struct table *table, const struct node *node, const struct sums *sums)
+{
+    char shape[TENSOR_TEXT_MAX];
+    table_cell(table, "  %s", node->row->name);
+    table_cell(table, "%s", wk_dtype_name(node->out[0]->type));
+    table_cell(table, "%s", shape_of(node->out[0], shape));
+    cell_sums(table, sums);
+}
+
+void model_graph_table(const struct model_view *view)
+{
+    static const char *const titles[] = {"OPERATION", "TYPE",   "SHAPE", ">PARAMETERS",
+                                         ">FLOP",     ">BYTES", NULL};
+    const struct wk_graph *graph = view->graph;
+    struct table table;
+    struct sums all = {0};
+    int block = -1;
+    table_init(&table, titles);
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        if (node->block != block) {
+            struct sums of_block = measure_block(view, node->block);
+            row_of_block(&table, block_name(graph, node->block), &of_block);
+            block = node->block;
+        }
+        struct sums own = measure_node(view, node, &all);
+        row_of_node(&table, node, &own);
+    }
+    row_of_block(&table, "together", &all);
+    printf("%s: %" PRId64 " parameters; a forward pass of %" PRId64 " x %" PRId64 "\n", graph->name,
+           all.params, view->samples, view->length);
+    table_print(&table, stdout, "no operations");
+    table_fini(&table);
+}
+
+static void dot_tensor(const struct wk_tensor *tensor)
+{
+    char text[TENSOR_TEXT_MAX];
+    printf("  t%d [shape=%s, label=\"%s\\n%s\"];\n", tensor->id,
+           tensor->kind == TENSOR_PARAM ? "note" : "oval", tensor->name, tensor_text(tensor, text));
+}
+
+static void dot_edge(const struct wk_tensor *from, const struct node *to)
+{
+    if (from->kind == TENSOR_VALUE)
+        printf("  n%d -> n%d;\n", from->node->id, to->id);
+    else
+        printf("  t%d -> n%d;\n", from->id, to->id);
+}
+
+/* The graphs are of libworker's own models, whose names need no escapes. */
+void model_graph_dot(const struct model_view *view)
+{
+    const struct wk_graph *graph = view->graph;
+    printf("digraph \"%s\" {\n  rankdir=TB;\n  node [shape=box, fontsize=10];\n", graph->name);
+    for (int i = 0; i < graph->n_tensors; i++)
+        if (graph->tensors[i]->kind != TENSOR_VALUE)
+            dot_tensor(graph->tensors[i]);
+    for (int block = 0; block < graph->n_blocks; block++) {
+        printf("  subgraph cluster_%d {\n    label=\"%s\";\n", block, block_name(graph, block));
+        for (int i = 0; i < graph->n_nodes; i++) {
+            const struct node *node = graph->nodes[i];
+            char shape[TENSOR_TEXT_MAX];
+            if (node->block == block)
+                printf("    n%d [label=\"%s\\n%s\"];\n", node->id, node->row->name,
+                       tensor_text(node->out[0], shape));
+        }
+        printf("  }\n");
+    }
+    for (int i = 0; i < graph->n_nodes; i++)
+        for (int k = 0; k < graph->nodes[i]->n_in; k++)
+            if (graph->nodes[i]->in[k])
+                dot_edge(graph->nodes[i]->in[k], graph->nodes[i]);
+    printf("}\n");
+}
+
+static int set_sums(struct arena *arena, struct tree *map, const struct sums *sums)
+{
+    int rc = tree_map_set(arena, map, "parameters", tree_integer(arena, sums->params));
+    if (!rc)
+        rc = tree_map_set(arena, map, "flop", tree_number(arena, sums->flop));
+    if (!rc)
+        rc = tree_map_set(arena, map, "bytes", tree_number(arena, sums->bytes));
+    return rc;
+}
+
+static int set_operation(const struct model_view *view, const struct node *node,
+                         struct arena *arena, struct tree *map)
+{
+    struct sums sums = {0};
+    char shape[TENSOR_TEXT_MAX];
+    const struct wk_tensor *result = node->out[0];
+    (void)measure_node(view, node, &sums);
+    int rc = tree_map_set(arena, map, "operation", tree_string(arena, node->row->name));
+    if (!rc)
+        rc = tree_map_set(arena, map, "type", tree_string(arena, wk_dtype_name(result->type)));
+    if (!rc)
+        rc = tree_map_set(arena, map, "shape", tree_string(arena, shape_of(result, shape)));
+    if (!rc)
+        rc = set_sums(arena, map, &sums);
+    return rc;
+}
+
+static int add_operations(const struct model_view *view, int block, struct arena *arena,
+                          struct tree *list)
+{
+    int rc = 0;
+    for (int i = 0; i < view->graph->n_nodes && !rc; i++) {
+        const struct node *node = view->graph->nodes[i];
+        if (node->block != block)
+            continue;
+        struct tree *map = tree_map(arena);
+        rc = tree_list_add(list, map);
+        if (!rc)
+            rc = set_operation(view, node, arena, map);
+    }
+    return rc;
+}
+
+static int add_block(const struct model_view *view, int block, struct arena *arena,
+                     struct tree *list)
+{
+    struct sums sums = measure_block(view, block);
+    struct tree *map = tree_map(arena), *operations = tree_list(arena);
+    int rc = tree_list_add(list, map);
+    if (!rc)
+        rc = tree_map_set(arena, map, "name", tree_string(arena, view->graph->blocks[block]));
+    if (!rc)
+        rc = set_sums(arena, map, &sums);
+    if (!rc)
+        rc = tree_map_set(arena, map, "operations", operations);
+    if (!rc)
+        rc = add_operations(view, block, arena, operations);
+    return rc;
+}
+
+int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root)
+{
+    struct tree *blocks = tree_list(arena);
+    struct sums all = {0};
+    for (int i = 0; i < view->graph->n_nodes; i++)
+        (void)measure_node(view, view->graph->nodes[i], &all);
+    int rc = tree_map_set(arena, root, "model", tree_string(arena, view->graph->name));
+    if (!rc)
+        rc = tree_map_set(arena, root, "samples", tree_integer(arena, view->samples));
+    if (!rc)
+        rc = tree_map_set(arena, root, "length", tree_integer(arena, view->length));
+    if (!rc)
+        rc = set_sums(arena, root, &all);
+    if (!rc)
+        rc = tree_map_set(arena, root, "blocks", blocks);
+    for (int i = 0; i < view->graph->n_blocks && !rc; i++)
+        rc = add_block(view, i, arena, blocks);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* A model's graph for people and programs: a table of its operations by block, a tree for JSON and
+ * YAML, and a drawing in Graphviz's language. */
+#ifndef CLI_MODEL_GRAPH_H
+#define CLI_MODEL_GRAPH_H
+
+#include <stdint.h>
+
+struct arena;
+struct error;
+struct tree;
+struct wk_graph;
+
+enum { MODEL_SAMPLES_MAX = 1 << 20 };
+
+struct model_view {
+    const struct wk_graph *graph;
+    int64_t samples, length;
+};
+
+/* On standard output. */
+void model_graph_table(const struct model_view *view);
+void model_graph_dot(const struct model_view *view);
+
+/* Into the map `root`: {"model", "samples", "length", "parameters", "flop", "bytes", "blocks":
+ * [{"name", …, "operations": […]}]}. E_RESOURCE_EXHAUSTED. */
+int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root);
+
+#endif

@@ -1,0 +1,63 @@
+/* What training a model takes of each rank (libworker/estimate): by strategy, as a table
+ * and a tree. */
+#ifndef CLI_MODEL_NEEDS_H
+#define CLI_MODEL_NEEDS_H
+
+#include "common/base/args.h"
+#include "common/base/error.h"
+
+struct arena;
+struct tree;
+struct wk_model;
+
+/* The rows of `muster model estimate` that say how it is trained. */
+#define NEEDS_OPTIONS                                                                              \
+    {.name = "world",                                                                              \
+     .letter = 'n',                                                                                \
+     .kind = ARGS_OPTION,                                                                          \
+     .type = ARGS_INTEGER,                                                                         \
+     .fallback = "1",                                                                              \
+     .value_name = "N",                                                                            \
+     .help = "estimate: ranks"},                                                                   \
+        {.name = "strategy",                                                                       \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_strategies,                                                              \
+         .fallback = "all",                                                                        \
+         .help = "estimate: how the state is spread"},                                             \
+        {.name = "mixed-precision",                                                                \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_precisions,                                                              \
+         .fallback = "no",                                                                         \
+         .help = "estimate: type of the products' factors"},                                       \
+        {.name = "optimizer",                                                                      \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_optimizers,                                                              \
+         .fallback = "adamw",                                                                      \
+         .help = "estimate: whose state is counted"},                                              \
+        {.name = "recompute",                                                                      \
+         .kind = ARGS_FLAG,                                                                        \
+         .help = "estimate: activations of a block are computed again"},                           \
+    {                                                                                              \
+        .name = "low-gradients", .kind = ARGS_FLAG,                                                \
+        .help = "estimate: gradients are kept in the narrow type"                                  \
+    }
+extern const char *const needs_strategies[], *const needs_precisions[], *const needs_optimizers[];
+
+enum { NEEDS_ROWS_MAX = 4 };
+struct needs;
+
+/* The estimates that the options ask for; needs_free. A failure names what is wrong: numbers
+ * outside limits, or options that do not go together. Strategies that cannot be are left out
+ * unless one was asked for. */
+int needs_new(const struct args *args, struct wk_model *model, struct needs **ret,
+              struct error *err);
+void needs_free(struct needs *needs); /* NULL is fine */
+
+/* On standard output. */
+void needs_table(const struct needs *needs);
+
+/* Into the map `root`: {"parameters", "world", "batch", …, "strategies": [{"strategy",
+ * "total_bytes", …}]}. E_RESOURCE_EXHAUSTED. */
+int needs_tree(const struct needs *needs, struct arena *arena, struct tree *root);
+
+#endif

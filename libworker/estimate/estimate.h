@@ -1,0 +1,55 @@
+/* What training a model takes of each rank, before anything runs: bytes by kind, FLOP, and bytes
+ * sent in a step. Activations are the region of the model's plan (graph/plan.h). Strategies' bytes
+ * are the formulas of docs/strategies.md and docs/precision.md, and what is on its way. Tests
+ * compare both with memory that is there.
+ *
+ * Not counted: the program's code and its libraries' own memory, what a source of data keeps, a
+ * checkpoint's copy of the state, and hooks that compress gradients.
+ *
+ * One thread at a time per model.
+ */
+#ifndef ESTIMATE_ESTIMATE_H
+#define ESTIMATE_ESTIMATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "libworker/optim/optimizer.h"
+#include "libworker/parallel/strategy_options.h"
+
+enum { ESTIMATE_WORLD_MAX = 256, ESTIMATE_SAMPLES_MAX = 1 << 20 };
+
+struct estimate_options {
+    enum strategy_kind strategy;
+    int world;                            /* 1 … ESTIMATE_WORLD_MAX */
+    int64_t samples;                      /* of each rank's pass, 1 … ESTIMATE_SAMPLES_MAX */
+    int64_t length;                       /* of each sample; 0: the model's context */
+    enum wk_dtype compute;                /* WK_F32, WK_BF16 or WK_F16 */
+    bool low_gradients;                   /* as the setting; strategies that cut, not in WK_F32 */
+    bool recompute;                       /* each block's activations again in the backward pass */
+    int prefetch;                         /* of fsdp: blocks gathered ahead */
+    size_t bucket_bytes;                  /* of zero2: gradients that are summed together */
+    const struct wk_optimizer *optimizer; /* borrowed */
+};
+
+/* Bytes of the rank with the most, at the fullest moment of a step. */
+struct estimate {
+    int64_t parameters;    /* in float: whole, or the rank's part and what a pass gathers */
+    int64_t low;           /* the copy in 2 bytes that products read */
+    int64_t gradients;     /* of parameters; arenas of collectives are these */
+    int64_t optimizer;     /* its state, and what one update needs besides */
+    int64_t activations;   /* values and gradients of values: the plan's region */
+    int64_t batch;         /* the graph's inputs */
+    int64_t communication; /* rings, posts and buffers to the other ranks */
+    int64_t total;
+    double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
+    double sent;                        /* bytes that the rank sends in a step of one pass */
+};
+
+/* WK_EINVAL names the number that is outside its limits; WK_EUNSUPPORTED: a model that is no graph,
+ * or an optimizer on whole tensors under a strategy that cuts them; WK_ENOMEM. */
+int estimate_training(struct wk_model *model, const struct estimate_options *options,
+                      struct estimate *ret, struct error *err);
+
+#endif

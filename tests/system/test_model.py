@@ -1,0 +1,111 @@
+"""muster model: its table, drawing and JSON, estimates that grow and shrink as they should, and what it refuses."""
+import json
+import subprocess
+
+import pytest
+from localcluster import HANG_SECONDS, MUSTER
+from test_examples import quiet_environment
+
+GPT = ["--gpt", "layers=2,width=64,heads=2,context=32,vocab=96"]
+COUNT = 96 * 64 + 32 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64
+LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64,
+         "intermediate_size": 160, "max_position_embeddings": 64, "vocab_size": 200, "tie_word_embeddings": False}
+
+
+def model(*words):
+    return subprocess.run([MUSTER, "model", *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS, env=quiet_environment())
+
+
+def answer(*words):
+    done = model(*words, "-o", "json")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return json.loads(done.stdout)
+
+
+def estimate(*words):
+    seen = answer("estimate", *words)
+    return {row["strategy"]: row for row in seen["strategies"]}, seen
+
+
+def test_operations_are_listed_by_block():
+    shown = answer("show", *GPT, "--batch", 3)
+    assert (shown["model"], shown["samples"], shown["length"], shown["parameters"]) == ("gpt", 3, 32, COUNT)
+    blocks = [block for block in shown["blocks"] if block["operations"]]
+    assert [block["name"] for block in blocks] == ["embedding", "h.0", "h.1", "head"]
+    for figure in ("parameters", "flop", "bytes"):
+        parts = [operation[figure] for block in blocks for operation in block["operations"]]
+        assert sum(parts) == pytest.approx(shown[figure]) == pytest.approx(sum(block[figure] for block in blocks))
+    assert {"operation": "attention", "type": "f32", "shape": "[samples, length, 64]"}.items() <= blocks[1]["operations"][2].items()
+    table = model("show", *GPT).stdout
+    assert f"gpt: {COUNT} parameters" in table and "head_cross_entropy" in table and "together" in table
+    assert answer("show", *GPT, "--batch", 6)["flop"] == pytest.approx(2 * shown["flop"])
+
+
+def test_a_drawing_has_every_operation_once():
+    done = model("show", *GPT, "--dot")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and lines[0] == 'digraph "gpt" {' and lines[-1] == "}" and done.stdout.count("{") == done.stdout.count("}")
+    nodes = {line.split()[0] for line in lines if line[1:2].isdigit() and "label=" in line}
+    edges = [line.rstrip(";").split(" -> ") for line in lines if " -> " in line]
+    assert len([n for n in nodes if n.startswith("n")]) == sum(len(b["operations"]) for b in answer("show", *GPT)["blocks"])
+    assert edges and all(end in nodes for edge in edges for end in edge)
+
+
+def test_an_estimate_follows_strategy_type_batch_and_world():
+    rows, seen = estimate(*GPT, "-n", 4, "--batch", 2)
+    assert list(rows) == ["ddp", "zero1", "zero2", "fsdp"] and seen["parameters"] == COUNT and seen["backward_flop"] > seen["forward_flop"] > 0
+    ddp = rows["ddp"]
+    assert (ddp["parameters_bytes"], ddp["gradients_bytes"], ddp["optimizer_bytes"], ddp["narrow_bytes"]) == (4 * COUNT, 4 * COUNT, 8 * COUNT, 0)
+    for row in rows.values():
+        assert row["total_bytes"] == sum(v for k, v in row.items() if k.endswith("_bytes") and k not in ("total_bytes", "sent_bytes"))
+    assert rows["fsdp"]["optimizer_bytes"] == rows["zero1"]["optimizer_bytes"] == 2 * COUNT
+    more, _ = estimate(*GPT, "-n", 4, "--batch", 20)
+    assert 5 < more["ddp"]["activations_bytes"] / ddp["activations_bytes"] <= 10  # what products need meanwhile does not grow
+    again, _ = estimate(*GPT, "-n", 4, "--batch", 2, "--recompute")
+    assert again["ddp"]["activations_bytes"] < ddp["activations_bytes"]
+    narrow, _ = estimate(*GPT, "--mixed-precision", "bf16", "--strategy", "ddp", "--optimizer", "sgd")
+    assert list(narrow) == ["ddp"] and (narrow["ddp"]["narrow_bytes"], narrow["ddp"]["optimizer_bytes"]) == (2 * COUNT, 4 * COUNT)
+    whole, _ = estimate(*GPT, "--optimizer", "adafactor")
+    assert list(whole) == ["ddp"] and whole["ddp"]["optimizer_bytes"] < COUNT * 4
+    assert "fsdp" in model("estimate", *GPT).stdout
+
+
+def test_a_folder_of_huggingface_and_its_config_are_one_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    folder, file = (answer("show", path) for path in (tmp_path, tmp_path / "config.json"))
+    count = 2 * 200 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160 + 2 * 64) + 64
+    assert folder == file and folder["model"] == "llama" and folder["parameters"] == count
+    same = answer("show", "--llama", "layers=2,width=64,heads=4,kv_heads=2,inner=160,context=64,vocab=200")
+    assert same == folder
+
+
+def test_a_model_too_large_for_this_machine_is_estimated():
+    rows, seen = estimate("--llama", "layers=80,width=8192,heads=64,kv_heads=8,inner=28672,vocab=32000", "-n", 64, "--mixed-precision", "bf16")
+    assert 68.9e9 < seen["parameters"] < 69.1e9 and rows["ddp"]["total_bytes"] > 1e12 > rows["fsdp"]["total_bytes"]
+
+
+@pytest.mark.parametrize("words,said", [
+    ([], "which model?"), (["--gpt", "layers=2"], "needs layers and width"), (["--gpt", "layers=2,widht=64"], "did you mean 'width'?"),
+    (["--gpt", "layers=two,width=64"], "layers"), (["--gpt", "layers"], "NAME=NUMBER"), (["--gpt", "layers=2,width=65,heads=2"], "2 heads"),
+    (["--gpt", "layers=2,width=99999999"], "width"), ([*GPT, "--mlp", "layers=1,width=8"], "one model at a time"),
+    ([*GPT, "--length", "33"], "length"), ([*GPT, "--batch", "0"], "batch"), (["absent"], "absent"), ([*GPT, "-o", "xml"], "xml")])
+def test_bad_input_is_named(words, said):
+    for action in ("show", "estimate"):
+        done = model(action, *words)
+        assert done.returncode == 2 and not done.stdout and said in done.stderr, done.stderr
+
+
+def test_bad_input_of_an_estimate_is_named(tmp_path):
+    for words, said in [(["--world", "0"], "world"), (["--world", "99999999999"], "world"), (["--optimizer", "muon", "--strategy", "fsdp"], "muon"),
+                        (["--low-gradients", "--strategy", "ddp"], "low_gradients"), (["--dot"], "--dot")]:
+        done = model("estimate", *GPT, *words)
+        assert done.returncode == 2 and not done.stdout and said in done.stderr, done.stderr
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "hidden_act": "gelu"}))
+    done = model("show", tmp_path)
+    assert done.returncode == 2 and "hidden_act" in done.stderr
+    assert model("draw", *GPT).returncode == 2
+
+
+def test_the_program_has_no_threads_of_a_blas_library():
+    needed = subprocess.run(["ldd", MUSTER], capture_output=True, text=True, timeout=HANG_SECONDS).stdout
+    assert "libc." in needed and not any(name in needed for name in ("blas", "dnnl", "gomp"))
