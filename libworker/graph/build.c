@@ -181,8 +181,15 @@ struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struc
 {
     struct graph_param param = {.options = options ? *options : (struct wk_param){0}};
     struct wk_tensor like = {.kind = TENSOR_PARAM, .type = WK_F32};
-    if (stopped(graph) || !(like.name = read_name(graph, "wk_graph_param", name)) ||
-        !read_shape(graph, like.name, shape, &like))
+    char scoped[2 * NAME_MAX_BYTES];
+    if (stopped(graph))
+        return NULL;
+    if (graph->scope && name && *name) {
+        (void)snprintf(scoped, sizeof(scoped), "%s.%s", graph->scope, name);
+        name = scoped;
+    }
+    like.name = read_name(graph, "wk_graph_param", name);
+    if (!like.name || !read_shape(graph, like.name, shape, &like))
         return NULL;
     if (param_is_known(graph, name))
         return graph_refuse(graph, "there are two parameters named %s", name);
@@ -205,12 +212,9 @@ struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struc
     return param.tensor;
 }
 
-/* The first block gets the name if nothing is in it. */
-void wk_graph_block(struct wk_graph *graph, const char *name)
+/* Begin a block of this name, which the arena has. The first block gets it if nothing is in it. */
+static void block_begin(struct wk_graph *graph, const char *name)
 {
-    const char *copy;
-    if (stopped(graph) || !(copy = read_name(graph, "wk_graph_block", name)))
-        return;
     for (int i = 0; i < graph->n_blocks; i++) {
         if (!strcmp(graph->blocks[i], name)) {
             graph_refuse(graph, "there are two blocks named %s", name);
@@ -218,7 +222,7 @@ void wk_graph_block(struct wk_graph *graph, const char *name)
         }
     }
     if (graph->n_blocks == 1 && !graph->n_params && !graph->n_nodes && !*graph->blocks[0]) {
-        graph->blocks[0] = copy;
+        graph->blocks[0] = name;
         return;
     }
     if (graph->n_blocks == GRAPH_BLOCKS_MAX) {
@@ -227,7 +231,30 @@ void wk_graph_block(struct wk_graph *graph, const char *name)
     }
     if (grow(graph, (void **)&graph->blocks, graph->n_blocks, &graph->blocks_capacity,
              sizeof(char *)))
-        graph->blocks[graph->n_blocks++] = copy;
+        graph->blocks[graph->n_blocks++] = name;
+}
+
+void wk_graph_block(struct wk_graph *graph, const char *name)
+{
+    const char *copy = stopped(graph) ? NULL : read_name(graph, "wk_graph_block", name);
+    if (!copy)
+        return;
+    graph->scope = NULL;
+    block_begin(graph, copy);
+}
+
+void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
+{
+    char name[2 * NAME_MAX_BYTES]; /* longer than is accepted, so that it is refused */
+    va_list args;
+    if (stopped(graph))
+        return;
+    va_start(args, format);
+    (void)vsnprintf(name, sizeof(name), format, args);
+    va_end(args);
+    graph->scope = read_name(graph, "wk_graph_scope", name);
+    if (graph->scope)
+        block_begin(graph, graph->scope);
 }
 
 void graph_limit_length(struct wk_graph *graph, int64_t length)

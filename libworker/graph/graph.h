@@ -80,6 +80,7 @@ struct wk_graph {
     struct node **nodes;
     struct graph_param *params;
     const char **blocks; /* names; blocks[0] is "" */
+    const char *scope;   /* begins the names of parameters; NULL: nothing does */
     int n_tensors, n_nodes, n_params, n_blocks;
     int tensors_capacity, nodes_capacity, params_capacity, blocks_capacity;
     struct wk_tensor *inputs[GRAPH_NAMED_MAX];

@@ -1,6 +1,8 @@
 /* Constructors of objects that the context owns (worker/owned.h). */
 #include <stdlib.h>
 
+#include <worker/graph.h>
+
 #include "common/base/str.h"
 #include "libworker/step/context.h"
 
@@ -44,6 +46,32 @@ struct wk_loader *wk_loader_in(struct wk_context *ctx, const char *path,
     }
     loader->opened = opened;
     return keep(ctx, 0, wk_object_loader(loader));
+}
+
+struct wk_loader *wk_rows_in(struct wk_context *ctx, const struct wk_row_options *rows,
+                             const struct wk_loader_options *options)
+{
+    struct wk_loader_options found = options ? *options : (struct wk_loader_options){0};
+    struct wk_loader *loader = NULL;
+    if (!may_make(ctx) || wk_source_rows(ctx, rows, &found.source))
+        return NULL;
+    if (wk_loader_new(ctx, options ? &found : NULL, &loader)) {
+        wk_source_free(found.source);
+        return NULL;
+    }
+    loader->opened = found.source;
+    return keep(ctx, 0, wk_object_loader(loader));
+}
+
+struct wk_model *wk_graph_in(struct wk_context *ctx, struct wk_graph *graph)
+{
+    struct wk_model *model = NULL;
+    if (!may_make(ctx)) {
+        wk_graph_free(graph);
+        return NULL;
+    }
+    int rc = wk_graph_model(graph, &model);
+    return keep(ctx, rc, wk_object_model(model));
 }
 
 struct wk_model *wk_gpt_in(struct wk_context *ctx, const struct wk_gpt_config *config)

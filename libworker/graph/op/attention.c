@@ -222,6 +222,8 @@ const struct op_row op_attention = {
 
 struct wk_tensor *wk_op_attention(struct wk_tensor *qkv, const struct wk_attention_options *options)
 {
+    static const struct wk_attention_options none;
+    options = options ? options : &none; /* 0 heads, which is refused */
     struct attributes attributes = {
         .heads = options->heads,
         .kv_heads = options->kv_heads ? options->kv_heads : options->heads,

@@ -101,8 +101,15 @@ WK_API struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name
 
 /* Begin a block: an embedding, a layer, a head. Parameters and operations belong to the block in
  * which they were made. A block is what fsdp gathers, recomputation repeats and pipelines cut at.
- * Before the first call there is a block without a name. */
+ * Before the first call there is a block without a name. Names of blocks are unique. */
 WK_API void wk_graph_block(struct wk_graph *graph, const char *name);
+
+/* The same for one of several layers: the block's name, printed as by printf, and a dot begin the
+ * names of the parameters in it. After wk_graph_scope(g, "layer%d", 3) the call
+ * wk_layer_linear(x, "up", 64) makes layer3.up.weight and layer3.up.bias. The next wk_graph_block
+ * or wk_graph_scope ends it. */
+WK_API void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The largest WK_LENGTH, 1 … 2^20. Without it the length is limited by what the graph does with it
  * (wk_op_prefix). */
@@ -140,12 +147,25 @@ WK_API enum wk_dtype wk_tensor_type(const struct wk_tensor *tensor);
 
 /* ---- Layers: an operation with its parameters, named `name`.weight and `name`.bias ---- */
 
-/* y[…, out] = x[…, in] weight[in, out] + bias[out]. */
+/* y[…, out] = x[…, in] weight[in, out] + bias[out]. Weights begin uniform in ±1 / sqrt(in), as
+ * torch's do; a parameter of one's own with wk_op_linear begins as it says. */
 WK_API struct wk_tensor *wk_layer_linear(struct wk_tensor *x, const char *name, int64_t out);
+/* wk_op_layer_norm, wk_op_rms_norm and wk_op_group_norm with an epsilon of 1e-5. */
 WK_API struct wk_tensor *wk_layer_norm(struct wk_tensor *x, const char *name);
 WK_API struct wk_tensor *wk_layer_rms_norm(struct wk_tensor *x, const char *name);
+WK_API struct wk_tensor *wk_layer_group_norm(struct wk_tensor *x, const char *name, int groups);
 WK_API struct wk_tensor *wk_layer_embedding(struct wk_tensor *index, const char *name, int64_t rows,
                                             int64_t width);
+/* wk_op_conv2d with a square kernel. Its weights begin as normal(0, sqrt(2 / inputs)) for the
+ * inputs of one result (He et al. 2015). */
+struct wk_conv_options;
+WK_API struct wk_tensor *wk_layer_conv2d(struct wk_tensor *x, const char *name, int64_t out,
+                                         int kernel, const struct wk_conv_options *options);
+/* Attention of x[samples, length, width] to itself: the linear layers `name`.qkv and `name`.out
+ * around wk_op_attention. A head is width / heads. */
+struct wk_attention_options;
+WK_API struct wk_tensor *wk_layer_attention(struct wk_tensor *x, const char *name,
+                                            const struct wk_attention_options *options);
 
 /* ---- Operations ---- */
 

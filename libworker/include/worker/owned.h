@@ -35,6 +35,7 @@ extern "C" {
 #endif
 
 struct wk_context;
+struct wk_graph;
 struct wk_object;
 struct wk_options;
 
@@ -55,6 +56,12 @@ WK_API int wk_own(struct wk_context *ctx, struct wk_object object);
 WK_API struct wk_loader *wk_loader_in(struct wk_context *ctx, const char *path,
                                       const struct wk_loader_options *options);
 
+/* A loader over rows (worker/rows.h) with a source of its own; the options' source is ignored. */
+WK_API struct wk_loader *wk_rows_in(struct wk_context *ctx, const struct wk_row_options *rows,
+                                    const struct wk_loader_options *options);
+
+/* wk_graph_model: the graph is taken over, also on failure and in a context with an error. */
+WK_API struct wk_model *wk_graph_in(struct wk_context *ctx, struct wk_graph *graph);
 WK_API struct wk_model *wk_gpt_in(struct wk_context *ctx, const struct wk_gpt_config *config);
 WK_API struct wk_model *wk_llama_in(struct wk_context *ctx, const struct wk_llama_config *config);
 WK_API struct wk_model *wk_mlp_in(struct wk_context *ctx, const struct wk_mlp_config *config);

@@ -5,6 +5,8 @@
 
 #include <worker/graph.h>
 
+#include "libworker/graph/graph.h"
+
 /* Inputs and a parameter of many shapes. */
 struct parts {
     struct wk_graph *graph;
@@ -35,6 +37,11 @@ static struct parts parts_new(struct wk_graph *other)
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
+
+#define TEN_BYTES "0123456789"
+/* Fits a block, and no parameter in it. */
+#define LONG_NAME                                                                                  \
+    TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES TEN_BYTES
 
 /* Call, and expect NULL with every one of these words in the sentence. */
 #define REFUSES(call, ...)                                                                         \
@@ -113,6 +120,50 @@ Test(graph_refusals, losses)
     REFUSES(wk_op_binary_cross_entropy(p.row, p.index), "binary_cross_entropy: ", "i32");
     REFUSES(wk_op_kl_divergence(p.row, p.text), "kl_divergence: ", "same shape");
     REFUSES(wk_op_kl_divergence(p.row, p.other), "kl_divergence: ", "another graph");
+}
+
+/* Make a scope, then call. */
+static struct wk_tensor *scoped(struct wk_graph *graph, const char *scope, struct wk_tensor *x)
+{
+    wk_graph_scope(graph, "%s", scope);
+    return wk_layer_linear(x, "up", 3);
+}
+
+Test(graph_refusals, layers)
+{
+    struct wk_attention_options uneven = {.heads = 4}, none = {.heads = 0};
+    REFUSES(wk_layer_conv2d(p.row, "c", 4, 3, NULL), "conv2d: ", "[samples, 5]", "4 dimensions");
+    REFUSES(wk_layer_conv2d(p.text, "c", 4, 3, NULL), "layer c: ", "length, 6", "channels");
+    REFUSES(wk_layer_conv2d(p.image, "c", 4, 0, NULL), "layer c: ", "kernel of 0", "above 0");
+    REFUSES(wk_layer_conv2d(p.image, "c", 4, 3, CONV(.groups = 3)), "layer c: ", "3 groups");
+    REFUSES(wk_layer_group_norm(p.image, "n", 3), "group_norm: ", "3 groups", "[samples, 4, 3, 3]");
+    REFUSES(wk_layer_group_norm(p.text, "n", 3), "layer n: ", "channels");
+    REFUSES(wk_layer_attention(p.text, "a", &uneven), "layer a: ", "4 heads", "width of 6");
+    REFUSES(wk_layer_attention(p.text, "a", &none), "layer a: ", "0 heads");
+    REFUSES(wk_layer_attention(p.text, "a", NULL), "layer a: ", "0 heads");
+    REFUSES(wk_op_attention(p.text, NULL), "attention: ", "0 heads");
+    REFUSES(scoped(p.graph, "", p.row), "wk_graph_scope: ", "1 to 95 bytes");
+    REFUSES((scoped(p.graph, "a", p.row), scoped(p.graph, "a", p.row)), "two blocks named a");
+    REFUSES(scoped(p.graph, LONG_NAME, p.row), "wk_graph_param: ", "1 to 95 bytes");
+}
+
+Test(graph_refusals, a_scope_begins_names_until_the_next_block)
+{
+    struct wk_graph *g = wk_graph_new("scopes");
+    struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, 3));
+    for (int i = 0; i < 2; i++) {
+        wk_graph_scope(g, "layer%d", i);
+        x = wk_layer_linear(x, "up", 3);
+    }
+    wk_graph_block(g, "head");
+    x = wk_layer_linear(x, "up", 3);
+    wk_graph_loss(g, "loss", wk_op_squared_error(x, x), NULL);
+    cr_assert_str_empty(wk_graph_error(g));
+    static const char *const names[] = {"layer0.up.weight", "layer0.up.bias", "layer1.up.weight",
+                                        "layer1.up.bias",   "up.weight",      "up.bias"};
+    for (int i = 0; i < 6; i++)
+        cr_expect_str_eq(g->params[i].tensor->name, names[i]);
+    wk_graph_free(g);
 }
 
 Test(graph_refusals, only_the_first_sentence_stays)

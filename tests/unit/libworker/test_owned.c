@@ -66,6 +66,46 @@ Test(owned, every_kind_is_made_prepared_and_freed)
     wk_source_free(source);
 }
 
+static struct wk_graph *line(int64_t out)
+{
+    struct wk_graph *g = wk_graph_new("line");
+    struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, 2));
+    struct wk_tensor *y = wk_graph_input(g, "y", WK_F32, WK_SHAPE(WK_SAMPLES, 1));
+    wk_graph_loss(g, "loss", wk_op_squared_error(wk_layer_linear(x, "line", out), y), NULL);
+    return g;
+}
+
+static const float points[] = {1, 2, 3, 4}, heights[] = {5, 6};
+static const struct wk_field point_fields[] = {{"x", WK_F32, 1, {2}}, {"y", WK_F32, 1, {1}}};
+static const void *const point_arrays[] = {points, heights};
+static const struct wk_row_options two_points = {
+    .count = 2, .fields = point_fields, .n_fields = 2, .arrays = point_arrays};
+
+Test(owned, a_graph_and_rows_too)
+{
+    struct wk_context *ctx = opened();
+    const struct wk_loader_options deal = {.batch = 2, .epochs = 1};
+    struct wk_loader *loader = wk_rows_in(ctx, &two_points, &deal);
+    struct wk_model *model = wk_graph_in(ctx, line(1));
+    struct wk_batch batch;
+    cr_assert(loader && model, "%s", wk_last_error(ctx));
+    cr_assert(wk_sgd_in(ctx, &(struct wk_sgd_options){.rate = 0.1}));
+    cr_assert(wk_next(loader, &batch));
+    cr_expect_eq(wk_forward(model, &batch, NULL), 0, "%s", wk_last_error(ctx));
+    cr_expect_eq(ctx->owned.count, 3);
+    wk_close(ctx);
+}
+
+Test(owned, a_graph_that_cannot_be_built_is_the_contexts_error)
+{
+    struct wk_context *ctx = opened();
+    cr_expect_null(wk_graph_in(ctx, line(3)));
+    cr_expect(strstr(wk_last_error(ctx), "squared_error: "), "%s", wk_last_error(ctx));
+    cr_expect_null(wk_graph_in(ctx, line(1)), "nothing is made after an error, and nothing leaks");
+    cr_expect_null(wk_rows_in(ctx, &two_points, &(struct wk_loader_options){.batch = 2}));
+    wk_close(ctx);
+}
+
 Test(owned, the_rest_of_the_optimizers_too)
 {
     struct wk_context *ctx = opened();
@@ -203,6 +243,8 @@ WITHOUT(llama, wk_llama_in(ctx, NULL))
 WITHOUT(mlp, wk_mlp_in(ctx, NULL))
 WITHOUT(custom, wk_custom_in(ctx, NULL))
 WITHOUT(loader, wk_loader_in(ctx, NULL, NULL))
+WITHOUT(rows, wk_rows_in(ctx, NULL, NULL))
+WITHOUT(dealt, wk_rows_in(ctx, &two_points, NULL))
 WITHOUT(file, wk_loader_in(ctx, "text", NULL))
 WITHOUT(adam, wk_adam_in(ctx, NULL))
 WITHOUT(adamw, wk_adamw_in(ctx, NULL))
@@ -224,6 +266,8 @@ Test(owned, options_that_are_null_are_refused)
         {without_mlp, "a model's config is NULL"},
         {without_custom, "a model's options are NULL"},
         {without_loader, "a loader's options are NULL"},
+        {without_rows, "the options of a source of rows are NULL"},
+        {without_dealt, "a loader's options are NULL"},
         {without_file, "a loader's options are NULL"},
         {without_adam, "an optimizer's options are NULL"},
         {without_adamw, "an optimizer's options are NULL"},
