@@ -57,7 +57,7 @@ def printed_commands(readme):
     return [line for line in lines if line]
 
 
-@pytest.mark.parametrize("example", ["mlp", "byo", "gan", "gpt"])
+@pytest.mark.parametrize("example", ["mlp", "byo", "gan", "gpt", "resnet", "vit", "bert", "distill"])
 def test_the_readme_prints_commands_that_work(make_cluster, example):
     cluster = make_cluster(nodes=2, slots=1)
     for line in printed_commands(ROOT / "examples" / example / "README.md"):
@@ -102,6 +102,27 @@ def test_a_generator_learns_from_its_discriminator(strategy):
     for out in ends:
         mean, deviation = (float(x) for x in re.findall(r"(?:mean|deviation) (-?[\d.]+)", out))
         assert abs(mean - 1) < 0.05 and abs(deviation - 0.5) < 0.05, out
+
+
+# Steps, and how far the loss falls at least; of a distillation the teacher's, in the first half.
+GRAPHS = {"resnet": (8, 0.97), "vit": (12, 0.95), "bert": (12, 0.75), "distill": (160, 0.8)}
+
+
+@pytest.mark.parametrize("example", GRAPHS)
+def test_a_model_of_any_operations_learns_alike_on_one_and_two_ranks(tmp_path, example):
+    steps, falls = GRAPHS[example]
+    command = [EXAMPLES / example, "--steps", str(steps), "--batch", "24"] + (["LICENSE"] if example == "bert" else [])
+    seen, said = {}, {}
+    for world, strategy in [(1, "ddp"), (2, "ddp"), (2, "fsdp")]:
+        log = tmp_path / f"{world}-{strategy}.jsonl"
+        said[world, strategy] = run_ranks(world, command, MUSTER_LOG_FILE=str(log), MUSTER_STRATEGY=strategy)
+        seen[world, strategy] = losses_of(log)
+    alone = seen.pop((1, "ddp"))
+    assert len(alone) == steps and min(alone[steps // 2:]) < falls * alone[0], alone
+    for way, losses in seen.items():
+        assert len(losses) == steps and max(abs(a - b) for a, b in zip(alone, losses)) < 2e-4, (way, alone, losses)
+    ends = [[float(x) for x in re.search(r"loss ([\d.]+).* accuracy ([01]\.\d{3})", out).groups()] for out in said.values()]
+    assert all(abs(loss - ends[0][0]) < 3e-4 and abs(accuracy - ends[0][1]) < 0.01 for loss, accuracy in ends), said
 
 
 def gpt_losses(tmp_path, world, **settings):
