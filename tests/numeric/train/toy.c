@@ -74,8 +74,12 @@ struct objects {
     struct borrowed borrowed;
 };
 
-static void make(const struct toy *toy, struct wk_context *ctx, struct objects *o)
+static void make_source(const struct toy *toy, struct wk_context *ctx, struct objects *o)
 {
+    if (toy->rows) {
+        wk_source_rows(ctx, toy->rows, &o->source);
+        return;
+    }
     size_t size = toy->text_bytes ? (size_t)toy->text_bytes : 20000;
     char *text = malloc(size);
     fill_text(text, size);
@@ -83,8 +87,13 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         text[size / 2] ^= 1;
     wk_source_bytes(ctx, text, size, &o->source);
     free(text);
+}
+
+static void make(const struct toy *toy, struct wk_context *ctx, struct objects *o)
+{
+    make_source(toy, ctx, o);
     struct wk_loader_options loader = {.source = o->source,
-                                       .length = LENGTH,
+                                       .length = toy->rows ? 0 : LENGTH,
                                        .batch = toy->batch ? toy->batch : 6,
                                        .epochs = toy->epochs};
     wk_loader_new(ctx, &loader, &o->loader);
@@ -101,6 +110,8 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     o->model = o->borrowed.custom;
     if (toy->custom)
         wk_custom_new(buffers, 2, &o->model);
+    else if (toy->graph)
+        wk_graph_model(toy->graph(), &o->model);
     else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
     struct wk_adamw_options adamw = {RATE, 0.9, 0.95, 1e-8, 0.1};

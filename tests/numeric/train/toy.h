@@ -22,6 +22,8 @@ struct toy {
     bool borrowed;      /* the GPT as a custom model; how its passes go about it: */
     enum borrowed_how how;
     unsigned narrow;                    /* of a custom model's buffers */
+    struct wk_graph *(*graph)(void);    /* builds the model instead of the GPT */
+    const struct wk_row_options *rows;  /* its samples instead of the text */
     const struct kernel_table *kernels; /* the best of its CPU; NULL: as it is */
 
     /* Called after each step taken; true ends the run in the middle of the next one: before its

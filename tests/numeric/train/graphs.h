@@ -1,0 +1,19 @@
+/* Tiny models that only graphs can be, each with samples to learn from. */
+#ifndef TRAIN_GRAPHS_H
+#define TRAIN_GRAPHS_H
+
+#include <worker/graph.h>
+#include <worker/rows.h>
+
+struct graph_kind {
+    const char *name;
+    struct wk_graph *(*build)(void);
+    const struct wk_row_options *rows;
+};
+
+/* A vision transformer, an encoder of masked text, a residual convolution with group norm, and a
+ * trunk with two losses. */
+enum { GRAPH_KINDS = 4 };
+extern const struct graph_kind graph_kinds[GRAPH_KINDS];
+
+#endif

@@ -1,0 +1,102 @@
+/* Models that only graphs can be train as in one process: each of them under every strategy, in
+ * float and bf16, with and without accumulation, on 1 to 3 ranks.
+ */
+#include <stdio.h>
+
+#include "tests/lib/check.h"
+#include "tests/lib/rounding.h"
+#include "tests/numeric/train/graphs.h"
+#include "tests/numeric/train/variant.h"
+
+enum { STRATEGIES = 4, RANKS_MAX = 3, BATCH = 7 /* uneven on 2 and on 3 ranks */ };
+static const char *const strategies[STRATEGIES] = {"ddp", "zero1", "zero2", "fsdp"};
+
+/* Roundings behind a result as toy.c counts them: three convolutions of 8 channels and three norms
+ * of 128 elements are the longest way. A weight's gradient sums over the batch and 64 places; a
+ * loss is a mean over the batch. */
+static struct apart bounds_in_float(void)
+{
+    const double forward = 3 * (9 * 8 + 128) + 2 * 64, gradient = 3 * forward + BATCH * 64;
+    struct rounding_weights weights = rounding_adam(gradient, VARIANT_STEPS * 3e-3);
+    return (struct apart){.losses = rounding_bound(forward) / sqrt(BATCH) + weights.mean,
+                          .norms = rounding_bound(gradient),
+                          .weights = weights.largest,
+                          .mean_weight = weights.mean};
+}
+
+/* As test_precision.c has them, where a single weight may be off by whole steps. */
+static struct apart bounds_in_bf16(void)
+{
+    return (struct apart){.losses = ROUNDING_BF16 / 32,
+                          .norms = ROUNDING_BF16 / 2,
+                          .weights = VARIANT_STEPS * 3e-3,
+                          .mean_weight = ROUNDING_BF16 / 64};
+}
+
+static void compare(const struct variant *v, const char *name, const struct outcome *one)
+{
+    static struct outcome other;
+    bool narrow = v->precision[0] == 'b';
+    struct apart most = narrow ? bounds_in_bf16() : bounds_in_float(), apart;
+    variant_run(v, &other);
+    apart = outcome_apart(one, &other);
+    printf("%s, %s, %s on %d, accumulation %s: losses %.1e, norms %.1e, weights %.1e, %.1e on "
+           "average\n",
+           name, v->precision, v->strategy, v->ranks, v->accumulation, apart.losses, apart.norms,
+           apart.weights, apart.mean_weight);
+    CHECK(apart.losses < most.losses && apart.norms < most.norms);
+    CHECK(apart.weights < most.weights && apart.mean_weight < most.mean_weight);
+}
+
+/* The losses of the last third are below those of the first. */
+static bool learns(const struct outcome *one)
+{
+    double change = 0;
+    for (int i = 1; i <= VARIANT_STEPS / 3; i++)
+        change += one->losses[VARIANT_STEPS + 1 - i] - one->losses[i];
+    return change < 0;
+}
+
+static void train_every_way(const char *precision, const char *accumulation)
+{
+    static struct outcome one;
+    for (int kind = 0; kind < GRAPH_KINDS; kind++) {
+        struct variant v = {.strategy = "ddp",
+                            .ranks = 1,
+                            .precision = precision,
+                            .accumulation = accumulation,
+                            .batch = BATCH,
+                            .graph = graph_kinds[kind].build,
+                            .rows = graph_kinds[kind].rows};
+        variant_run(&v, &one);
+        CHECK(learns(&one));
+        for (int strategy = 0; strategy < STRATEGIES; strategy++)
+            for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
+                v.strategy = strategies[strategy];
+                v.ranks = ranks;
+                compare(&v, graph_kinds[kind].name, &one);
+            }
+    }
+}
+
+static void graphs_train_as_in_one_process(void)
+{
+    train_every_way("no", "1");
+    train_every_way("no", "3");
+}
+
+static void graphs_train_in_bf16_as_in_one_process(void)
+{
+    train_every_way("bf16", "1");
+    train_every_way("bf16", "3");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(graphs_train_as_in_one_process),
+        CHECK_CASE(graphs_train_in_bf16_as_in_one_process),
+        {0},
+    };
+    return check_all(cases, argc, argv);
+}
