@@ -1,0 +1,59 @@
+/* The time to build a GPT of 100 layers and to plan a training pass of it. A job spends it before
+ * its first step, `muster model estimate` for each question. Prints one JSON line: the median of
+ * some rounds, in time of the thread's processor.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "libworker/graph/graph_model.h"
+
+enum { LAYERS = 100, HEADS = 6, WIDTH = 384, CONTEXT = 256, VOCAB = 128, SAMPLES = 4, ROUNDS = 9 };
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool report_planning(void)
+{
+    static const struct wk_gpt_config deep = {LAYERS, HEADS, WIDTH, CONTEXT, VOCAB};
+    double build_ms[ROUNDS], both_ms[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        struct wk_model *model;
+        struct plan *plan;
+        struct sizes sizes = {SAMPLES, CONTEXT};
+        double start_ms = now_ms();
+        if (wk_gpt_new(&deep, &model))
+            return false;
+        build_ms[i] = now_ms() - start_ms;
+        if (graph_model_plan(graph_model_of(model), &(struct trace_options){.trains = true}, &sizes,
+                             &plan, NULL))
+            return false;
+        both_ms[i] = now_ms() - start_ms;
+        wk_model_free(model);
+    }
+    qsort(build_ms, ROUNDS, sizeof(*build_ms), by_value);
+    qsort(both_ms, ROUNDS, sizeof(*both_ms), by_value);
+    printf("{\"bench\":\"memory\",\"metric\":\"build and plan %d layers\",\"ours\":%.2f,"
+           "\"peer\":%.2f,\"peer_name\":\"of it building\",\"unit\":\"ms\",\"target\":50}\n",
+           LAYERS, both_ms[ROUNDS / 2], build_ms[ROUNDS / 2]);
+    return true;
+}
+
+int main(void)
+{
+    if (report_planning())
+        return 0;
+    fprintf(stderr, "bench_memory_planning: no memory\n");
+    return 1;
+}
