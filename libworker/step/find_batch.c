@@ -1,4 +1,9 @@
-/* The largest batch that every rank's memory holds (worker/worker.h). */
+/* The largest batch that every rank's memory holds (worker/worker.h).
+ *
+ * A try of a model of ours computes nothing. The plan of a pass has its bytes, and the region is
+ * reserved at once, which is granted or refused. The kernel also counts what else the process has,
+ * as no sum of planned bytes would. Only a program's own passes find their memory by using it.
+ */
 #include <sys/mman.h>
 
 #include "libworker/parallel/custom.h"

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libworker/estimate/estimate.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/ranked.h"
 
@@ -190,6 +191,30 @@ static struct found run(struct scene *scene)
     return first;
 }
 
+/* The largest batch, halved from MOST, of which a rank's pass fits into `spare` bytes. It needs the
+ * region of its plan, two numbers for each token, and the slack that a step is given. */
+static int64_t planned_batch(int64_t spare)
+{
+    enum { SLACK_BYTES = 16 << 20 };
+    struct wk_gpt_config gpt = {2, 2, 64, LENGTH, 128};
+    struct wk_sgd_options sgd = {.rate = 1e-3};
+    struct estimate_options options = {.world = RANKS, .compute = WK_F32};
+    struct wk_optimizer *optimizer;
+    struct wk_model *model;
+    struct estimate e;
+    int64_t batch = 2 * MOST;
+    CHECK(wk_gpt_new(&gpt, &model) == 0 && wk_sgd_new(&sgd, &optimizer) == 0);
+    options.optimizer = optimizer;
+    do {
+        batch /= 2;
+        options.samples = batch / RANKS;
+        CHECK(estimate_training(model, &options, &e, NULL) == 0);
+    } while (batch > RANKS && e.activations + e.batch + SLACK_BYTES > spare);
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+    return batch;
+}
+
 static void without_a_limit_the_batch_stays(void)
 {
     struct scene scene = {0};
@@ -213,6 +238,7 @@ static void a_rank_with_less_memory_halves_the_batch_of_all(void)
             printf("%s, %lld MiB on one rank: a batch of %lld\n", strategies[s], (long long)spare,
                    (long long)found.batch);
             CHECK(found.status == 0 && found.batch >= 2 && found.batch < before);
+            CHECK(found.batch == planned_batch(scene.spare_bytes));
             CHECK((found.batch & (found.batch - 1)) == 0 && found.loss > 1);
             before = found.batch;
         }
