@@ -68,8 +68,10 @@ static void ask(struct wk_model *teacher, struct wk_batch *batch, struct wk_batc
 int main(int argc, char **argv)
 {
     struct flags flags = {.steps = "400", .batch = 64, .rate = 3e-3};
-    if (flags_parse(argc, argv, &flags) || flags.batch > BATCH_MAX)
+    if (flags_parse(argc, argv, &flags))
         return WK_EXIT_CONFIG;
+    if (flags.batch > BATCH_MAX)
+        return fprintf(stderr, "distill: --batch is at most %d\n", BATCH_MAX), WK_EXIT_CONFIG;
     struct digits seen = {.set = 1, .augment = true}, unseen = {.set = 2};
     struct wk_row_options train = {TRAINED, digits_fields, DIGITS_FIELDS, digits_read, &seen};
     struct wk_row_options test = {TESTED, digits_fields, DIGITS_FIELDS, digits_read, &unseen};

@@ -1,5 +1,6 @@
 #include "libworker/graph/batch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <worker/error.h>
@@ -89,13 +90,26 @@ static int check_size(const struct wk_tensor *input, const struct wk_batch_tenso
                      found->name, (long long)found->elements, (long long)wanted);
 }
 
+/* "the batch has no input pixel; it has pixels, label" */
+static int refuse_missing(const struct wk_batch *batch, const char *name, struct error *err)
+{
+    char has[512] = "";
+    for (int i = 0; i < batch->n_tensors; i++) {
+        size_t used = strlen(has);
+        if (batch->tensors[i].name)
+            (void)snprintf(has + used, sizeof(has) - used, "%s%s", used ? ", " : "; it has ",
+                           batch->tensors[i].name);
+    }
+    return error_set(err, WK_EINVAL, "the batch has no input %s%s", name, has);
+}
+
 static int check_input(const struct wk_graph *graph, const struct wk_batch *batch, int index,
                        bool needed, struct error *err)
 {
     struct wk_batch_tensor found = find(graph, batch, index);
     enum wk_dtype type = graph->inputs[index]->type;
     if (!found.data)
-        return needed ? error_set(err, WK_EINVAL, "the batch has no input %s", found.name) : 0;
+        return needed ? refuse_missing(batch, found.name, err) : 0;
     if (found.type != type)
         return error_set(err, WK_EINVAL, "input %s is %s in the batch and %s in the graph",
                          found.name, wk_dtype_name(found.type), wk_dtype_name(type));

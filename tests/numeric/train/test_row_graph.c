@@ -40,14 +40,14 @@ static const char *nothing(void *arg, const char *name)
     return NULL;
 }
 
-static void open_scene(struct scene *s, int64_t pixels)
+static void open_scene(struct scene *s, const char *input, int64_t pixels)
 {
     static const struct environment empty = {nothing, NULL};
     struct context_seams seams = {.environment = &empty, .quiet = true};
     struct wk_options options = {.n_settings = 0};
     struct wk_adamw_options adamw = {0.05, 0.9, 0.99, 1e-8, 0};
     struct wk_graph *g = wk_graph_new("kinds");
-    struct wk_tensor *x = wk_graph_input(g, "pixels", WK_F32, WK_SHAPE(WK_SAMPLES, pixels));
+    struct wk_tensor *x = wk_graph_input(g, input, WK_F32, WK_SHAPE(WK_SAMPLES, pixels));
     struct wk_tensor *y = wk_graph_input(g, "label", WK_I32, WK_SHAPE(WK_SAMPLES));
     x = wk_layer_linear(x, "head", KINDS);
     wk_graph_loss(g, "loss", wk_op_cross_entropy(x, y, NULL), NULL);
@@ -76,7 +76,7 @@ static void a_graph_finds_its_inputs_by_name(void)
     struct wk_batch batch;
     double first = 0, last = 0;
     int64_t found = 0;
-    open_scene(&s, PIXELS);
+    open_scene(&s, "pixels", PIXELS);
     CHECK(wk_find_batch(s.loader, NULL, &found) == 0 && found == BATCH);
     for (int step = 0; step < STEPS && wk_next(s.loader, &batch); step++) {
         CHECK(batch.denominator >= BATCH && batch.denominator <= BATCH);
@@ -93,7 +93,7 @@ static void rows_of_another_size_are_told(void)
 {
     struct scene s;
     struct wk_batch batch;
-    open_scene(&s, PIXELS + 1);
+    open_scene(&s, "pixels", PIXELS + 1);
     CHECK(wk_next(s.loader, &batch));
     CHECK(wk_forward(s.model, &batch, NULL) == WK_EINVAL);
     printf("%s\n", wk_last_error(s.ctx));
@@ -102,11 +102,24 @@ static void rows_of_another_size_are_told(void)
     close_scene(&s);
 }
 
+static void an_input_that_the_batch_lacks_is_told(void)
+{
+    struct scene s;
+    struct wk_batch batch;
+    open_scene(&s, "pixel", PIXELS);
+    CHECK(wk_next(s.loader, &batch));
+    CHECK(wk_forward(s.model, &batch, NULL) == WK_EINVAL);
+    printf("%s\n", wk_last_error(s.ctx));
+    CHECK(strstr(wk_last_error(s.ctx), "the batch has no input pixel; it has pixels, label"));
+    close_scene(&s);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(a_graph_finds_its_inputs_by_name),
         CHECK_CASE(rows_of_another_size_are_told),
+        CHECK_CASE(an_input_that_the_batch_lacks_is_told),
         {0},
     };
     return check_all(cases, argc, argv);
