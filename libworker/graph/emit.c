@@ -137,6 +137,14 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
     return 0;
 }
 
+/* The view is of as many rows as there are positions, so of other rows when some came before. */
+static bool follows_position(const struct wk_tensor *tensor)
+{
+    while (tensor->node && tensor->node->row != &op_prefix)
+        tensor = tensor->node->in[0];
+    return tensor->node;
+}
+
 /* The value of an input or a parameter, also through a view of one. */
 static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
                          const struct wk_tensor *base)
@@ -148,6 +156,8 @@ static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
     value->kind = param ? PLACE_PARAM : PLACE_INPUT;
     value->index = base->index;
     value->storage = -1;
+    if (e->plan->options.trace.decode && param && follows_position(tensor))
+        value->step = (size_t)(value->count / value->shape[0]) * wk_dtype_bytes(type);
     return number;
 }
 
@@ -166,7 +176,7 @@ int emit_read(struct emitter *e, const struct work *work, struct wk_tensor *tens
 
 struct launch emit_blank(enum launch_kind kind)
 {
-    struct launch launch = {.kind = kind, .d_out = -1, .scratch = -1};
+    struct launch launch = {.kind = kind, .d_out = -1, .scratch = -1, .cache = -1};
     for (int i = 0; i < NODE_INPUTS_MAX; i++)
         launch.in[i] = launch.d_in[i] = -1;
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++)

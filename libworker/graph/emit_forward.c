@@ -1,4 +1,5 @@
 #include "libworker/graph/emit.h"
+#include "libworker/graph/op/room.h"
 #include "libworker/graph/run.h"
 
 /* The memory of what the kernel needs while it runs. */
@@ -51,6 +52,26 @@ static void emit_view(struct emitter *e, const struct work *work, bool again)
     e->value[again ? 1 : 0][out->id] = number;
 }
 
+/* What the work keeps of each position for later ones. In the type of products, as what it is made
+ * of, so that plans agree on it. */
+static int cache_of(struct emitter *e, const struct work *work)
+{
+    const struct plan_options *options = &e->plan->options;
+    if (!options->trace.decode || !work->node->row->cache_width)
+        return -1;
+    int64_t width = work->node->row->cache_width(work->node);
+    struct wk_tensor tensor = {.dims = 3,
+                               .shape = {dim_fixed(options->capacity),
+                                         dim_fixed(options->sizes.samples), dim_fixed(width)}};
+    int number = emit_value(e, &tensor, options->compute, 0);
+    struct plan_value *value = &e->plan->values[number];
+    value->kind = PLACE_CACHE;
+    value->storage = -1;
+    value->offset = e->plan->cache_bytes;
+    e->plan->cache_bytes += room_rounded((size_t)value->count * wk_dtype_bytes(value->type));
+    return number;
+}
+
 void emit_forward(struct emitter *e, const struct work *work, bool again)
 {
     const struct op_row *row = work->node->row;
@@ -61,6 +82,7 @@ void emit_forward(struct emitter *e, const struct work *work, bool again)
     struct launch launch = emit_blank(LAUNCH_FORWARD);
     launch.node = work->node;
     launch.again = again;
+    launch.cache = cache_of(e, work);
     for (int i = 0; i < NODE_INPUTS_MAX; i++)
         launch.in[i] = work->in[i] ? emit_read(e, work, work->in[i], again) : -1;
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {

@@ -6,7 +6,9 @@
 #include <worker/worker.h>
 
 #include "libworker/graph/batch.h"
+#include "libworker/graph/decode.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/pass.h"
 #include "libworker/nn/outputs.h"
 #include "libworker/nn/param.h"
 
@@ -22,49 +24,6 @@ static struct graph_model *of(struct wk_model *model)
     return (struct graph_model *)model;
 }
 
-static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
-{
-    const struct plan_options *has = &plan->options;
-    return has->sizes.samples == wanted->sizes.samples &&
-           has->sizes.length == wanted->sizes.length && has->compute == wanted->compute &&
-           has->recompute == wanted->recompute && has->trace.trains == wanted->trace.trains &&
-           has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
-           has->trace.outputs == wanted->trace.outputs;
-}
-
-/* Move plan `i` to the front. */
-static struct plan *use_plan(struct graph_model *m, int i)
-{
-    struct plan *plan = m->plans[i];
-    memmove(&m->plans[1], &m->plans[0], (size_t)i * sizeof(struct plan *));
-    m->plans[0] = plan;
-    return plan;
-}
-
-int graph_model_plan(struct graph_model *m, const struct trace_options *trace,
-                     const struct sizes *sizes, struct plan **ret_plan, struct error *err)
-{
-    const struct low *low = m->model.low;
-    struct plan_options wanted = {.trace = *trace,
-                                  .sizes = *sizes,
-                                  .compute = low ? low->type : WK_F32,
-                                  .recompute = m->model.recompute && trace->trains};
-    for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
-        if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
-            *ret_plan = use_plan(m, i);
-            return 0;
-        }
-    }
-    struct plan *plan;
-    int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
-    if (rc)
-        return rc;
-    plan_free(m->plans[GRAPH_PLANS_KEPT - 1]);
-    m->plans[GRAPH_PLANS_KEPT - 1] = plan;
-    *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);
-    return 0;
-}
-
 static void forget_plans(struct graph_model *m)
 {
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
@@ -72,39 +31,6 @@ static void forget_plans(struct graph_model *m)
         m->plans[i] = NULL;
     }
     m->waiting = NULL;
-}
-
-/* Memory for a plan, and what its launches share. */
-static int prepare_run(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,
-                       struct error *err)
-{
-    struct place *place = &m->place;
-    bool trains = plan->options.trace.trains;
-    int rc = place_reserve(place, plan->region_bytes, err);
-    if (rc)
-        return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
-    m->run = (struct run){
-        .model = &m->model,
-        .queue = place->queue,
-        .numbers = place->numbers,
-        .region = place->region,
-        .pass =
-            {
-                .kernels = m->model.kernels,
-                .room = m->model.low ? m->model.low->room : NULL,
-                .trains = trains,
-                .samples = batch->samples,
-                .first_sample = batch->position + batch->first,
-                .seed = m->model.dropout_seed,
-                .dropout = (double)m->model.dropout,
-                .smoothing = trains ? (double)m->model.label_smoothing : 0,
-            },
-    };
-    numbers_clear(place->numbers, place->queue);
-    rc = place_inputs(place, m->graph, batch, &plan->options.sizes, m->run.inputs);
-    return rc ? error_set(err, rc, "no memory for the inputs of %lld samples",
-                          (long long)plan->options.sizes.samples)
-              : 0;
 }
 
 static struct sizes sizes_of(const struct graph_model *m, const struct wk_batch *batch)
@@ -133,9 +59,9 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
     struct graph_model *m = of(model);
     struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
     struct sizes sizes = sizes_of(m, batch);
-    int rc = graph_model_plan(m, &trace, &sizes, &m->waiting, err);
+    int rc = pass_plan(m, &trace, &sizes, &m->waiting, err);
     if (!rc)
-        rc = prepare_run(m, m->waiting, batch, err);
+        rc = pass_prepare(m, m->waiting, batch, err);
     if (!rc)
         rc = run_launches(&m->run, m->waiting, 0, m->waiting->n_forward, err);
     if (!rc)
@@ -159,32 +85,6 @@ int graph_model_move(struct graph_model *m, struct device *device, struct error 
     return place_init(&m->place, device, err);
 }
 
-static int output_named(const struct wk_graph *graph, const char *name)
-{
-    for (int i = 0; i < graph->n_outputs; i++) {
-        if (!strcmp(graph->outputs[i].name, name))
-            return i;
-    }
-    return -1;
-}
-
-/* A value on the host: where it is, or a copy in *ret_copy, which the caller frees. */
-static int fetch(const struct graph_model *m, const struct plan *plan, int value,
-                 const float **ret_values, float **ret_copy, struct error *err)
-{
-    const void *at = run_address(&m->run, plan, value);
-    size_t bytes = (size_t)plan->values[value].count * sizeof(float);
-    *ret_copy = NULL;
-    *ret_values = at;
-    if (device_host_reads(m->place.device))
-        return queue_finish(m->place.queue, err);
-    *ret_copy = malloc(bytes + 1);
-    *ret_values = *ret_copy;
-    if (!*ret_copy)
-        return error_set(err, WK_ENOMEM, "no memory for the values of an evaluation");
-    return queue_read(m->place.queue, *ret_copy, at, bytes, err);
-}
-
 /* What an evaluation asks for of the logits [rows, vocab]. */
 static int take_logits(const struct graph_model *m, const struct plan *plan, int output,
                        const struct wk_outputs *outputs, struct error *err)
@@ -193,7 +93,7 @@ static int take_logits(const struct graph_model *m, const struct plan *plan, int
     int64_t vocab = value->shape[value->dims - 1];
     const float *logits;
     float *copy;
-    int rc = fetch(m, plan, plan->outputs[output], &logits, &copy, err);
+    int rc = pass_fetch(m, plan, plan->outputs[output], &logits, &copy, err);
     if (!rc && outputs->logits)
         memcpy(outputs->logits, logits, (size_t)value->count * sizeof(*logits));
     for (int64_t r = 0; !rc && outputs->likeliest && r < value->count / vocab; r++)
@@ -207,7 +107,7 @@ static int take_losses(const struct graph_model *m, const struct plan *plan, flo
 {
     const float *losses;
     float *copy;
-    int rc = fetch(m, plan, plan->losses[0], &losses, &copy, err);
+    int rc = pass_fetch(m, plan, plan->losses[0], &losses, &copy, err);
     if (!rc)
         memcpy(ret, losses, (size_t)plan->values[plan->losses[0]].count * sizeof(float));
     free(copy);
@@ -220,9 +120,9 @@ static int evaluate_plan(struct graph_model *m, const struct wk_batch *batch,
 {
     struct sizes sizes = sizes_of(m, batch);
     m->waiting = NULL;
-    int rc = graph_model_plan(m, trace, &sizes, ret_plan, err);
+    int rc = pass_plan(m, trace, &sizes, ret_plan, err);
     if (!rc)
-        rc = prepare_run(m, *ret_plan, batch, err);
+        rc = pass_prepare(m, *ret_plan, batch, err);
     if (!rc)
         rc = run_launches(&m->run, *ret_plan, 0, (*ret_plan)->n_launches, err);
     return rc;
@@ -235,7 +135,7 @@ static int graph_evaluate(struct wk_model *model, const struct wk_batch *batch, 
     struct trace_options trace = {.losses =
                                       batch_has_inputs(m->graph, batch, m->graph->loss_inputs)};
     struct plan *plan;
-    int logits = output_named(m->graph, "logits");
+    int logits = pass_output(m->graph, "logits");
     bool asks = outputs->logits || outputs->likeliest;
     if (asks && logits < 0)
         return error_set(err, WK_EUNSUPPORTED, "the graph %s has no output \"logits\"",
@@ -258,7 +158,7 @@ static int graph_logits(struct wk_model *model, const struct wk_batch *batch, fl
                         struct error *err)
 {
     struct graph_model *m = of(model);
-    int output = output_named(m->graph, "logits");
+    int output = pass_output(m->graph, "logits");
     if (output < 0)
         return error_set(err, WK_EUNSUPPORTED, "the graph %s has no output \"logits\"",
                          m->graph->name);
@@ -269,7 +169,7 @@ static int graph_logits(struct wk_model *model, const struct wk_batch *batch, fl
         return rc;
     const float *logits;
     float *copy;
-    rc = fetch(m, plan, plan->outputs[output], &logits, &copy, err);
+    rc = pass_fetch(m, plan, plan->outputs[output], &logits, &copy, err);
     for (int64_t i = 0; i < batch->samples && !rc; i++)
         memcpy(ret_logits + i * model->vocab, logits + ((i + 1) * batch->length - 1) * model->vocab,
                (size_t)model->vocab * sizeof(*logits));
@@ -288,7 +188,7 @@ static int graph_reserve(struct wk_model *model, int64_t samples, int64_t length
         place_release(&m->place);
         return 0;
     }
-    int rc = graph_model_plan(m, &trace, &sizes, &plan, err);
+    int rc = pass_plan(m, &trace, &sizes, &plan, err);
     if (!rc)
         rc = place_reserve(&m->place, plan->region_bytes, err);
     if (!rc)
@@ -334,6 +234,7 @@ static const struct model_ops graph_ops = {
     .reserve = graph_reserve,
     .check = graph_check,
     .count = graph_count,
+    .decode = &graph_decode_ops,
 };
 
 static void add_param(struct graph_model *m, const struct graph_param *from)
@@ -391,7 +292,7 @@ static void number_blocks(struct graph_model *m)
 /* The last dimension of the output "logits", or 0. */
 static int64_t vocab_of(const struct wk_graph *graph)
 {
-    int output = output_named(graph, "logits");
+    int output = pass_output(graph, "logits");
     if (output < 0)
         return 0;
     const struct wk_tensor *logits = graph->outputs[output].value;

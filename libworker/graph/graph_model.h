@@ -17,6 +17,7 @@ struct graph_model {
     struct plan *plans[GRAPH_PLANS_KEPT]; /* the last used one first */
     struct plan *waiting;                 /* of the forward pass that waits for its backward pass */
     struct run run;                       /* of the last pass */
+    int64_t capacity; /* positions that the cache of a text has room for, while there is one */
     struct place place;
 };
 
@@ -26,10 +27,5 @@ struct graph_model *graph_model_of(struct wk_model *model);
 /* Let the model compute on this device from now on (NULL: the CPU). Its parameters and gradients
  * must then be in that device's memory (model_bind). A waiting pass is forgotten. WK_ENOMEM. */
 int graph_model_move(struct graph_model *m, struct device *device, struct error *err);
-
-/* A plan of the model as it is set now, for a pass of these sizes: kept by the model, valid until
- * the next call. WK_ENOMEM. */
-int graph_model_plan(struct graph_model *m, const struct trace_options *trace,
-                     const struct sizes *sizes, struct plan **ret_plan, struct error *err);
 
 #endif

@@ -83,6 +83,13 @@ struct op_row {
 
     unsigned factors; /* inputs that are factors of products, rounded to the compute type */
 
+    /* Decoding computes the positions that follow earlier ones. A row with OP_CUT_LENGTH can.
+     * For others `decode_refusal` is why this node cannot, NULL if it can. A row without either
+     * cannot. */
+    const char *(*decode_refusal)(const struct node *node);
+    /* Elements of each position that it keeps for later ones; NULL: none. */
+    int64_t (*cache_width)(const struct node *node);
+
     bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
     bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
 
@@ -94,7 +101,7 @@ struct op_row {
 };
 
 /* Rows that passes over a graph know by name. linear reads x, three weights, bias, residual. */
-extern const struct op_row op_linear, op_add;
+extern const struct op_row op_linear, op_add, op_prefix;
 enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5 };
 
 /* Values that the node's backward kernel reads: OP_IN and OP_OUT bits. */

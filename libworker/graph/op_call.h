@@ -1,9 +1,9 @@
 /* What a kernel of an operation gets: its tensors, and what the pass is about.
  *
  * Kernels run on the thread that runs the plan and return no number to the host. They touch only
- * what the call hands them: out, d_in and scratch are written, the rest is read. They allocate
- * nothing and never fail: what can be wrong was refused when the graph was built or the batch was
- * checked. A size may be 0: then there is nothing to do.
+ * what the call hands them: out, d_in, scratch and the pass' own positions of the cache are
+ * written, the rest is read. They allocate nothing and never fail: what can be wrong was refused
+ * when the graph was built or the batch was checked. A size may be 0: then there is nothing to do.
  */
 #ifndef GRAPH_OP_CALL_H
 #define GRAPH_OP_CALL_H
@@ -35,6 +35,7 @@ struct op_pass {
     uint64_t seed;            /* of keyed noise, for this model and step */
     double dropout;           /* the model's share */
     double smoothing;         /* the model's label smoothing */
+    int64_t past;             /* decoding: positions before the first of this pass */
 };
 
 struct op_call {
@@ -44,7 +45,9 @@ struct op_call {
     struct op_tensor in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX];
     struct op_tensor d_in[NODE_INPUTS_MAX]; /* backward: f32, of the input's shape */
     struct op_tensor d_out;                 /* backward: f32, the gradient of out[0] */
-    void *scratch;                          /* aligned for vectors; row->scratch_bytes of it */
+    struct op_tensor cache; /* decoding, row->cache_width: [capacity, samples, width], of which the
+                             * first `past` positions are there; else dims 0 */
+    void *scratch;          /* aligned for vectors; row->scratch_bytes of it */
 };
 
 #endif

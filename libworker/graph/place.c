@@ -17,6 +17,15 @@ int place_init(struct place *place, struct device *device, struct error *err)
     return rc;
 }
 
+void place_drop(struct place *place)
+{
+    if (place->queue)
+        (void)queue_finish(place->queue, NULL);
+    device_memory_free(place->device, place->cache, place->cache_bytes);
+    place->cache = NULL;
+    place->cache_bytes = 0;
+}
+
 void place_release(struct place *place)
 {
     if (!place->device)
@@ -27,6 +36,7 @@ void place_release(struct place *place)
     device_memory_free(place->device, place->inputs, place->inputs_bytes);
     place->region = place->inputs = NULL;
     place->region_bytes = place->inputs_bytes = 0;
+    place_drop(place);
 }
 
 void place_fini(struct place *place)
@@ -58,6 +68,11 @@ static int grow(struct place *place, void **memory, size_t *has, size_t bytes, s
 int place_reserve(struct place *place, size_t bytes, struct error *err)
 {
     return grow(place, &place->region, &place->region_bytes, bytes, err);
+}
+
+int place_keep(struct place *place, size_t bytes, struct error *err)
+{
+    return grow(place, &place->cache, &place->cache_bytes, bytes, err);
 }
 
 void place_touch(struct place *place)

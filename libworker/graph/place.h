@@ -1,5 +1,6 @@
-/* Where a graph computes: a device's queue, the region of its values, and its inputs on a device
- * that cannot read the host's memory. Owned by the graph's model; one thread. */
+/* Where a graph computes: a device's queue, the region of its values, and the cache of decoding. On
+ * a device that cannot read the host's memory the inputs are here, too. Owned by the graph's model;
+ * one thread. */
 #ifndef GRAPH_PLACE_H
 #define GRAPH_PLACE_H
 
@@ -14,8 +15,8 @@ struct place {
     bool owns_device;
     struct queue *queue;
     struct numbers *numbers;
-    void *region, *inputs;
-    size_t region_bytes, inputs_bytes;
+    void *region, *inputs, *cache;
+    size_t region_bytes, inputs_bytes, cache_bytes;
 };
 
 /* On this device, the caller's, which must outlive the place; NULL: on the CPU. WK_ENOMEM: then
@@ -25,7 +26,11 @@ void place_fini(struct place *place);
 
 /* A region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without memory. */
 int place_reserve(struct place *place, size_t bytes, struct error *err);
-void place_release(struct place *place); /* frees region and inputs */
+void place_release(struct place *place); /* frees region, inputs and cache */
+
+/* The same for the cache of a text, which lasts until it is dropped. */
+int place_keep(struct place *place, size_t bytes, struct error *err);
+void place_drop(struct place *place);
 
 /* Write all of the region, so that its pages are there. */
 void place_touch(struct place *place);

@@ -11,6 +11,9 @@
  * Recomputation. A block that is computed again keeps nothing of its forward pass but what other
  * blocks read. Its backward pass begins with the works that its kept values need.
  *
+ * Decoding. A pass computes the positions after those that are in the cache, and adds to it. Plans
+ * of one graph, samples, capacity and type have the same cache, whatever their length.
+ *
  * Immutable after plan_new; one thread.
  */
 #ifndef GRAPH_PLAN_H
@@ -23,14 +26,15 @@
 #include "libworker/graph/graph.h"
 #include "libworker/graph/trace.h"
 
-enum place_kind { PLACE_REGION, PLACE_INPUT, PLACE_PARAM, PLACE_PARAM_GRAD };
+enum place_kind { PLACE_REGION, PLACE_INPUT, PLACE_PARAM, PLACE_PARAM_GRAD, PLACE_CACHE };
 
 /* A tensor in memory. */
 struct plan_value {
     enum place_kind kind;
     int index;     /* of the input or parameter */
     int storage;   /* while the plan is made; values that share memory have one */
-    size_t offset; /* bytes in the region */
+    size_t offset; /* bytes in the region or the cache */
+    size_t step;   /* of a parameter in decoding: bytes of a position; it begins at the first new */
     enum wk_dtype type;
     int dims;
     int64_t shape[WK_TENSOR_DIMS_MAX];
@@ -59,6 +63,7 @@ struct launch {
     int in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX], d_in[NODE_INPUTS_MAX], d_out;
     unsigned add;
     int scratch; /* value of what the kernel needs meanwhile, or -1 */
+    int cache;   /* value of what it keeps for later positions, or -1 */
 };
 
 struct plan_options {
@@ -66,6 +71,7 @@ struct plan_options {
     struct sizes sizes;
     enum wk_dtype compute; /* f32, bf16, f16: of factors of products */
     bool recompute;
+    int64_t capacity; /* positions in the cache of decoding */
 };
 
 struct plan {
@@ -75,6 +81,7 @@ struct plan {
     int n_launches, n_forward, n_values;
     int launches_capacity, values_capacity;
     size_t region_bytes;
+    size_t cache_bytes;           /* of decoding: memory that lasts from pass to pass of a text */
     int losses[GRAPH_NAMED_MAX];  /* values of the losses' elements, or -1 */
     int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
 };

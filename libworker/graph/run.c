@@ -17,7 +17,10 @@ void *run_address(const struct run *run, const struct plan *plan, int value)
     case PLACE_INPUT:
         return (void *)(uintptr_t)run->inputs[v->index];
     case PLACE_PARAM:
-        return v->type == WK_F32 ? (void *)param->data : (void *)(uintptr_t)param->low;
+        return (v->type == WK_F32 ? (char *)param->data : (char *)(uintptr_t)param->low) +
+               (size_t)run->pass.past * v->step;
+    case PLACE_CACHE:
+        return (char *)run->cache + v->offset;
     case PLACE_PARAM_GRAD:
         return param->grad;
     }
@@ -51,6 +54,8 @@ void run_describe(const struct plan *plan, const struct launch *launch, struct o
                                           : describe_tensor(node->out[i], sizes);
     if (launch->d_out >= 0)
         ret->d_out = describe(&plan->values[launch->d_out]);
+    if (launch->cache >= 0)
+        ret->cache = describe(&plan->values[launch->cache]);
 }
 
 /* The arguments of a launch of an operation. */
@@ -103,6 +108,22 @@ static void enqueue(const struct run *run, const struct enqueued *e, struct devi
     queue_launch(run->queue, launch);
 }
 
+/* The positions before those of this pass are read, its own are written. */
+static void set_cache(const struct run *run, const struct plan *plan, const struct launch *launch,
+                      struct op_call *call, struct enqueued *e)
+{
+    if (launch->cache < 0)
+        return;
+    set_address(run, plan, launch->cache, &call->cache);
+    int64_t position = call->cache.count / call->cache.shape[0];
+    struct op_tensor before = call->cache, own = call->cache;
+    before.count = position * run->pass.past;
+    own.count = position * plan->options.sizes.length;
+    own.data = (char *)own.data + bytes_of(&before);
+    add_range(e, &before, DEVICE_READ);
+    add_range(e, &own, DEVICE_WRITE);
+}
+
 /* The addresses of a call's tensors, and what happens to them. */
 static void set_tensors(const struct run *run, const struct plan *plan, const struct launch *launch,
                         struct op_call *call, struct enqueued *e)
@@ -120,6 +141,7 @@ static void set_tensors(const struct run *run, const struct plan *plan, const st
     }
     set_address(run, plan, launch->d_out, &call->d_out);
     add_range(e, &call->d_out, DEVICE_READ);
+    set_cache(run, plan, launch, call, e);
     if (launch->scratch >= 0) {
         struct op_tensor scratch = describe(&plan->values[launch->scratch]);
         call->scratch = scratch.data = run_address(run, plan, launch->scratch);

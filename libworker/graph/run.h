@@ -17,6 +17,7 @@ struct run {
     struct numbers *numbers; /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
     struct op_pass pass;
     void *region;                        /* plan->region_bytes of device memory */
+    void *cache;                         /* plan->cache_bytes of it, NULL if there are none */
     const void *inputs[GRAPH_NAMED_MAX]; /* of the batch, by number, in device memory */
     float seeds[GRAPH_NAMED_MAX];        /* gradient of each element of a loss */
 };

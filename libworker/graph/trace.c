@@ -7,6 +7,18 @@
 
 #include "libworker/graph/op.h"
 
+/* Mark what the marked nodes need, too. */
+static void spread(const struct wk_graph *graph, bool *needed)
+{
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        const struct node *node = graph->nodes[i];
+        for (int k = 0; k < node->n_in && needed[i]; k++) {
+            if (node->in[k] && node->in[k]->node)
+                needed[node->in[k]->node->id] = true;
+        }
+    }
+}
+
 /* Mark what the roots need: needed[node]. */
 static void mark(const struct wk_graph *graph, const struct trace_options *options, bool *needed)
 {
@@ -20,13 +32,12 @@ static void mark(const struct wk_graph *graph, const struct trace_options *optio
         if (node && (options->outputs >> i & 1))
             needed[node->id] = true;
     }
-    for (int i = graph->n_nodes - 1; i >= 0; i--) {
-        const struct node *node = graph->nodes[i];
-        for (int k = 0; k < node->n_in && needed[i]; k++) {
-            if (node->in[k] && node->in[k]->node)
-                needed[node->in[k]->node->id] = true;
-        }
-    }
+    spread(graph, needed);
+    if (!options->fills)
+        return;
+    for (int i = 0; i < graph->n_nodes; i++)
+        needed[i] = needed[i] && graph->nodes[i]->row->cache_width;
+    spread(graph, needed);
 }
 
 static bool drops_nothing(const struct node *node, const struct trace_options *options)

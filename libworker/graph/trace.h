@@ -20,6 +20,8 @@ struct trace_options {
     bool drops;       /* the model's own share is above 0 */
     bool losses;      /* evaluation: the losses are roots too */
     uint64_t outputs; /* outputs that are roots: bits by number */
+    bool decode;      /* go on from the positions in a cache */
+    bool fills; /* with decode: only for the cache; the roots are what it has of the outputs */
 };
 
 struct work {

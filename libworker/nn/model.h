@@ -60,6 +60,7 @@ struct model_ops {
     int (*check)(const struct wk_model *, const struct wk_batch *, bool losses, struct error *);
     /* The divisor of a batch that has none. NULL: its targets that count. */
     double (*count)(const struct wk_model *, const struct wk_batch *);
+    const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
 };
 
 struct model_block {
@@ -192,8 +193,7 @@ void model_zero_grad(struct wk_model *model);
 int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                    const struct wk_outputs *outputs, struct error *err);
 
-/* Logits of the last position of each sample: ret_logits [samples, vocab]. batch->targets unused.
- */
+/* Logits of the last position of each sample: ret_logits [samples, vocab]. No targets needed. */
 int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,
                  struct error *err);
 

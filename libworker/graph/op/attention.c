@@ -1,10 +1,12 @@
 /* Attention on qkv[samples, length, (heads + 2 kv_heads) * size] in tiles (kernel/attention.h).
  * The log of each row's sum of exponentials [samples, heads, length] is kept beside the result, so
  * memory grows with the length, not its square. Products are in the type of qkv and the result, or
- * in float where they differ. */
+ * in float where they differ. In decoding, keys and values of all positions so far are in a cache
+ * [capacity, samples, 2 kv_heads * size], keys before values, and products are in its type. */
 #include "libworker/kernel/attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/room.h"
@@ -68,9 +70,16 @@ static int mix_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
-/* The kernels' type: that of qkv and the result, or f32 where they differ. */
+static bool is_decoding(const struct op_call *call)
+{
+    return call->cache.dims > 0;
+}
+
+/* The kernels' type: that of the cache, or of qkv and the result, or f32 where they differ. */
 static enum wk_dtype type_of(const struct op_call *call)
 {
+    if (is_decoding(call))
+        return call->cache.type;
     bool same = call->in[QKV].type == call->out[0].type;
     return same ? call->in[QKV].type : WK_F32;
 }
@@ -141,6 +150,26 @@ static struct attention_data data_of(const struct op_call *call, const struct ke
     };
 }
 
+/* Keys and values of the pass' positions go to the cache, and are read from there. */
+static void use_cache(const struct op_call *call, struct kernel_attention *kernel,
+                      struct attention_data *data)
+{
+    const struct op_tensor *cache = &call->cache;
+    int64_t past = call->pass->past, samples = cache->shape[1], width = cache->shape[2];
+    size_t each = wk_dtype_bytes(cache->type);
+    for (int64_t i = 0; i < kernel->length; i++) {
+        for (int64_t s = 0; s < samples; s++) {
+            int64_t from = s * kernel->k.sample + i * kernel->k.row;
+            memcpy(tensor_at(cache, ((past + i) * samples + s) * width),
+                   (const char *)data->k + (size_t)from * each, (size_t)width * each);
+        }
+    }
+    kernel->keys = past + kernel->length;
+    kernel->k = kernel->v = (struct attention_stride){samples * width, width};
+    data->k = tensor_at(cache, 0);
+    data->v = tensor_at(cache, width / 2);
+}
+
 static void mix_forward(const struct op_call *call)
 {
     struct kernel_attention kernel = kernel_of(call);
@@ -148,6 +177,8 @@ static void mix_forward(const struct op_call *call)
     if (call->in[QKV].count == 0)
         return;
     struct attention_data data = data_of(call, &kernel, &room);
+    if (is_decoding(call))
+        use_cache(call, &kernel, &data);
     struct op_tensor result = as_typed(call, &call->out[0], &room);
     data.out = result.data;
     data.scratch = room;
@@ -180,6 +211,8 @@ static void mix_backward(const struct op_call *call)
 static size_t scratch_bytes(const struct op_call *call, bool back)
 {
     struct kernel_attention kernel = kernel_of(call);
+    if (is_decoding(call))
+        kernel.keys = call->cache.shape[0];
     size_t bytes = typed_bytes(call, &call->in[QKV]) + typed_bytes(call, &call->out[0]) +
                    attention_scratch_bytes(&kernel, back);
     if (back && call->d_in[QKV].add)
@@ -204,6 +237,19 @@ static void mix_cost(const struct op_call *call, bool back, struct op_cost *ret)
                             .bytes = cost_bytes(call, back)};
 }
 
+static const char *mix_decode_refusal(const struct node *node)
+{
+    const struct attributes *a = node->attributes;
+    return a->causal ? rule_decodes_rows(node) : "positions see later ones";
+}
+
+static int64_t cache_width(const struct node *node)
+{
+    const struct attributes *a = node->attributes;
+    int64_t size = node->in[QKV]->shape[2].fixed / vectors_of(a);
+    return 2 * a->kv_heads * size;
+}
+
 const struct op_row op_attention = {
     .name = "attention",
     .result = RESULT_NARROW,
@@ -214,6 +260,8 @@ const struct op_row op_attention = {
     .keeps = OP_IN(QKV) | OP_OUT(0) | OP_OUT(LSE),
     .differentiable = OP_IN(QKV),
     .factors = OP_IN(QKV),
+    .decode_refusal = mix_decode_refusal,
+    .cache_width = cache_width,
     .scratch_bytes = scratch_bytes,
     .cost = mix_cost,
     .forward = mix_forward,

@@ -2,7 +2,7 @@
  * to the parameter's own. */
 #include <worker/error.h>
 
-#include "libworker/graph/op.h"
+#include "libworker/graph/op/rule.h"
 
 static int prefix_shape(struct op_signature *s, struct error *err)
 {
@@ -22,6 +22,7 @@ const struct op_row op_prefix = {
     .max_in = 1,
     .shape = prefix_shape,
     .differentiable = OP_IN(0),
+    .decode_refusal = rule_decodes,
     .view = true,
 };
 

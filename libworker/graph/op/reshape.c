@@ -89,6 +89,25 @@ static int reshape_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static bool has_length(const struct wk_tensor *x)
+{
+    bool has = false;
+    for (int i = 0; i < x->dims; i++)
+        has |= x->shape[i].length;
+    return has;
+}
+
+/* The elements of a position stay together if the first two dimensions do. */
+static const char *reshape_decode_refusal(const struct node *node)
+{
+    const struct wk_tensor *from = node->in[0], *to = node->out[0];
+    if (!has_length(from))
+        return NULL;
+    bool stays = from->dims > 1 && to->dims > 1 && dim_equal(from->shape[0], to->shape[0]) &&
+                 dim_equal(from->shape[1], to->shape[1]);
+    return stays ? NULL : "it does not keep the first two dimensions";
+}
+
 const struct op_row op_reshape = {
     .name = "reshape",
     .min_in = 1,
@@ -97,6 +116,7 @@ const struct op_row op_reshape = {
     .shape = reshape_shape,
     .differentiable = OP_IN(0),
     .passes_gradient = OP_IN(0),
+    .decode_refusal = reshape_decode_refusal,
     .view = true,
 };
 

@@ -1,5 +1,6 @@
 /* Rotary positions (Su et al. 2021, section 3.2.2). The second output keeps the angles of positions
- * 0 … length - 1: the cosines [length, size / 2], then the sines. */
+ * 0 … length - 1, or of those of a pass of decoding: the cosines [length, size / 2], then the
+ * sines. */
 #include <math.h>
 #include <string.h>
 
@@ -40,14 +41,15 @@ static int rope_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
-static void fill_angles(const struct op_tensor *angles, const struct attributes *a)
+/* Of positions from `past` on. */
+static void fill_angles(const struct op_tensor *angles, const struct attributes *a, int64_t past)
 {
     int64_t half = a->size / 2, length = angles->shape[0];
     float *cosines = angles->data, *sines = cosines + length * half;
     for (int64_t i = 0; i < half; i++) {
         double frequency = pow(a->theta, -(double)i / (double)half);
         for (int64_t p = 0; p < length; p++) {
-            double angle = (double)p * frequency;
+            double angle = (double)(past + p) * frequency;
             cosines[p * half + i] = (float)cos(angle);
             sines[p * half + i] = (float)sin(angle);
         }
@@ -91,7 +93,7 @@ static void rows_rotate(const struct op_call *call, const struct op_tensor *to,
 
 static void rope_forward(const struct op_call *call)
 {
-    fill_angles(&call->out[ANGLES], call->node->attributes);
+    fill_angles(&call->out[ANGLES], call->node->attributes, call->pass->past);
     rows_rotate(call, &call->out[0], &call->in[X], false);
 }
 
@@ -125,6 +127,7 @@ const struct op_row op_rope = {
     .shape = rope_shape,
     .keeps = OP_OUT(ANGLES),
     .differentiable = OP_IN(X),
+    .decode_refusal = rule_decodes_rows,
     .in_place = true,
     .scratch_bytes = scratch_bytes,
     .cost = rope_cost,

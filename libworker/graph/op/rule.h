@@ -80,6 +80,21 @@ static inline struct dim rule_last(const struct wk_tensor *x)
     return x->shape[x->dims - 1];
 }
 
+/* For decode_refusal: a row that begins where the pass does, and one whose input [samples, length,
+ * …] must be just that. */
+static inline const char *rule_decodes(const struct node *node)
+{
+    (void)node;
+    return NULL;
+}
+
+static inline const char *rule_decodes_rows(const struct node *node)
+{
+    struct dim length = node->in[0]->shape[1];
+    bool follows = length.fixed == 1 && length.length == 1 && !length.samples;
+    return follows ? NULL : "dimension 1 is not the length";
+}
+
 /* An output in f32 with the shape of x but for its last `less` dimensions. */
 static inline struct wk_tensor rule_output(const struct wk_tensor *x, int less)
 {

@@ -72,6 +72,11 @@ static int softmax_shape(struct op_signature *s, struct error *err)
     return rule_as(s, 0);
 }
 
+static const char *softmax_decode_refusal(const struct node *node)
+{
+    return rule_last(node->in[0]).length ? "the sum is over positions" : NULL;
+}
+
 const struct op_row op_softmax = {
     .name = "softmax",
     .min_in = 1,
@@ -80,6 +85,7 @@ const struct op_row op_softmax = {
     .shape = softmax_shape,
     .keeps = OP_OUT(0),
     .differentiable = OP_IN(0),
+    .decode_refusal = softmax_decode_refusal,
     .in_place = true,
     .scratch_bytes = softmax_scratch,
     .cost = softmax_cost,

@@ -1,10 +1,12 @@
 /* GPT, Llama and MLP on the rehearsal device: each launch touches what it declares, work is ordered
- * by the queue alone, the host never reads device memory, and the gradients are the CPU's bits. */
+ * by the queue alone, the host never reads device memory, and gradients and logits are the CPU's
+ * bits. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/graph/graph_model.h"
+#include "libworker/nn/decode.h"
 #include "libworker/nn/random.h"
 #include "tests/lib/check.h"
 
@@ -43,7 +45,22 @@ struct trial {
     uint64_t seed;
     double loss;
     float *grads; /* [count] */
+    float logits[VOCAB * SAMPLES];
 };
+
+/* Some positions for the cache, then one more. An MLP has no cache. */
+static void decode(struct wk_model *model, struct trial *trial)
+{
+    enum { FIRST = 4 };
+    struct wk_batch first = {.tokens = tokens, .samples = SAMPLES, .length = FIRST};
+    struct wk_batch next = {.tokens = tokens + SAMPLES * FIRST, .samples = SAMPLES, .length = 1};
+    if (trial->kind == MLP)
+        return;
+    CHECK(decode_begin(model, SAMPLES, LENGTH, NULL) == 0);
+    CHECK(decode_pass(model, &first, 0, NULL, NULL) == 0);
+    CHECK(decode_pass(model, &next, FIRST, trial->logits, NULL) == 0);
+    decode_end(model);
+}
 
 static void set_up(struct wk_model *model, const struct trial *trial)
 {
@@ -69,6 +86,7 @@ static void on_cpu(struct trial *trial, float *params, uint16_t *low)
         CHECK(model_forward(model, &batch, &trial->loss, NULL) == 0);
         CHECK(model_backward(model, 2, NULL) == 0);
     }
+    decode(model, trial);
     wk_model_free(model);
 }
 
@@ -102,6 +120,7 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
         CHECK(model_forward(model, &batch, &trial->loss, NULL) == 0);
         CHECK(model_backward(model, 2, NULL) == 0);
     }
+    decode(model, trial);
     CHECK(queue_finish(graph_model_of(model)->place.queue, NULL) == 0);
     CHECK(queue_read(queue, trial->grads, device_grads, bytes, NULL) == 0);
     wk_model_free(model);
@@ -123,10 +142,12 @@ static void compare(int kind, enum wk_dtype type, bool again, bool drops)
     on_cpu(&cpu, params, low);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct trial trial = cpu;
+        memset(trial.logits, 0, sizeof(trial.logits));
         trial.seed = seed;
         on_rehearsal(&trial, params, low);
         CHECK(memcmp(&trial.loss, &cpu.loss, sizeof(cpu.loss)) == 0);
         CHECK(memcmp(trial.grads, cpu.grads, count * sizeof(float)) == 0);
+        CHECK(memcmp(trial.logits, cpu.logits, sizeof(cpu.logits)) == 0);
         free(trial.grads);
     }
     free(cpu.grads);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "libworker/estimate/estimate.h"
-#include "libworker/graph/graph_model.h"
+#include "libworker/graph/pass.h"
 
 enum { LAYERS = 3, HEADS = 2, WIDTH = 64, CONTEXT = 32, VOCAB = 96, SAMPLES = 5 };
 
@@ -52,8 +52,8 @@ Test(estimate, a_replica_is_the_models_count_and_its_plan)
     int64_t count = (int64_t)wk_model_count(model);
     struct plan *plan;
     struct error err = {0};
-    cr_assert_eq(graph_model_plan(graph_model_of(model), &(struct trace_options){.trains = true},
-                                  &(struct sizes){SAMPLES, CONTEXT}, &plan, &err),
+    cr_assert_eq(pass_plan(graph_model_of(model), &(struct trace_options){.trains = true},
+                           &(struct sizes){SAMPLES, CONTEXT}, &plan, &err),
                  0);
     cr_expect_eq(e.parameters, 4 * count);
     cr_expect_eq(e.gradients, 4 * count);

@@ -1,0 +1,112 @@
+#include "libworker/graph/pass.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "libworker/device/device.h"
+
+static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
+{
+    const struct plan_options *has = &plan->options;
+    return has->sizes.samples == wanted->sizes.samples &&
+           has->sizes.length == wanted->sizes.length && has->compute == wanted->compute &&
+           has->recompute == wanted->recompute && has->trace.trains == wanted->trace.trains &&
+           has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
+           has->trace.outputs == wanted->trace.outputs &&
+           has->trace.decode == wanted->trace.decode && has->trace.fills == wanted->trace.fills &&
+           has->capacity == wanted->capacity;
+}
+
+/* Move plan `i` to the front. */
+static struct plan *use_plan(struct graph_model *m, int i)
+{
+    struct plan *plan = m->plans[i];
+    memmove(&m->plans[1], &m->plans[0], (size_t)i * sizeof(struct plan *));
+    m->plans[0] = plan;
+    return plan;
+}
+
+int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,
+              struct plan **ret_plan, struct error *err)
+{
+    const struct low *low = m->model.low;
+    struct plan_options wanted = {.trace = *trace,
+                                  .sizes = *sizes,
+                                  .compute = low ? low->type : WK_F32,
+                                  .recompute = m->model.recompute && trace->trains,
+                                  .capacity = trace->decode ? m->capacity : 0};
+    for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
+        if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
+            *ret_plan = use_plan(m, i);
+            return 0;
+        }
+    }
+    struct plan *plan;
+    int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
+    if (rc)
+        return rc;
+    plan_free(m->plans[GRAPH_PLANS_KEPT - 1]);
+    m->plans[GRAPH_PLANS_KEPT - 1] = plan;
+    *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);
+    return 0;
+}
+
+int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,
+                 struct error *err)
+{
+    struct place *place = &m->place;
+    bool trains = plan->options.trace.trains;
+    int rc = place_reserve(place, plan->region_bytes, err);
+    if (rc)
+        return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
+    m->run = (struct run){
+        .model = &m->model,
+        .queue = place->queue,
+        .numbers = place->numbers,
+        .region = place->region,
+        .cache = place->cache,
+        .pass =
+            {
+                .kernels = m->model.kernels,
+                .room = m->model.low ? m->model.low->room : NULL,
+                .trains = trains,
+                .samples = batch->samples,
+                .first_sample = batch->position + batch->first,
+                .seed = m->model.dropout_seed,
+                .dropout = (double)m->model.dropout,
+                .smoothing = trains ? (double)m->model.label_smoothing : 0,
+            },
+    };
+    numbers_clear(place->numbers, place->queue);
+    rc = place_inputs(place, m->graph, batch, &plan->options.sizes, m->run.inputs);
+    return rc ? error_set(err, rc, "no memory for the inputs of %lld samples",
+                          (long long)plan->options.sizes.samples)
+              : 0;
+}
+
+int pass_output(const struct wk_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->n_outputs; i++) {
+        if (!strcmp(graph->outputs[i].name, name))
+            return i;
+    }
+    return -1;
+}
+
+int pass_fetch(const struct graph_model *m, const struct plan *plan, int value,
+               const float **ret_values, float **ret_copy, struct error *err)
+{
+    const void *at = run_address(&m->run, plan, value);
+    size_t bytes = (size_t)plan->values[value].count * sizeof(float);
+    *ret_copy = NULL;
+    *ret_values = at;
+    if (device_host_reads(m->place.device))
+        return queue_finish(m->place.queue, err);
+    *ret_copy = malloc(bytes + 1);
+    *ret_values = *ret_copy;
+    if (!*ret_copy)
+        return error_set(err, WK_ENOMEM, "no memory for the values of an evaluation");
+    return queue_read(m->place.queue, *ret_copy, at, bytes, err);
+}
