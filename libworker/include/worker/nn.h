@@ -110,23 +110,50 @@ struct wk_generate_options {
     const int32_t
         *prompt; /* [prompt_length] token numbers; NULL with length 0 starts with token 0 */
     int64_t prompt_length;
-    double temperature; /* 0 chooses the likeliest token each time */
-    int top_k;          /* choose among the k likeliest; 0 among all */
-    uint64_t seed;      /* same seed, same text */
+    double temperature;  /* 0 chooses the likeliest token each time */
+    int top_k;           /* choose among the k likeliest; 0 among all */
+    uint64_t seed;       /* same seed, same text */
+    double top_p;        /* of those the fewest with this share of the probability; 0: all */
+    const int32_t *stop; /* [n_stop] tokens that end a text */
+    int n_stop;
 };
 
-/* Continue the prompt by `count` tokens into ret_tokens[count]. The model sees the last `context`
- * tokens. Call it between steps, because it disturbs a forward pass that waits for its backward
- * pass.
+/* Continue the prompt by `count` tokens into ret_tokens[count]. A stop token is the last of a text:
+ * what is left of ret_tokens repeats it. The model sees the last `context` tokens. Call it between
+ * steps, because it disturbs a forward pass that waits for its backward pass.
+ *
+ * A model keeps the keys and values of what it saw (in the type of its products), so that a token
+ * costs one position. Beyond `context` tokens every position moves with each token, and a token
+ * costs a pass over `context` positions. So it does, over all positions so far, in a graph with an
+ * operation that mixes positions and has no cache, such as wk_op_window.
  *
  * Under fsdp each rank has a part of the model. All ranks then call it with the same arguments and
  * get the same text. Under other strategies any rank may call it alone.
  *
  * WK_ESTATE before wk_prepare, WK_EINVAL for a token out of range (not an error of the context),
- * WK_EPEER and similar if a rank did not take part.
+ * WK_ENOMEM, WK_EPEER and similar if a rank did not take part.
  */
 WK_API int wk_generate(struct wk_model *model, const struct wk_generate_options *options,
                        int64_t count, int32_t *ret_tokens);
+
+/* One of several texts. */
+struct wk_text {
+    const int32_t *prompt; /* [prompt_length]; NULL with length 0 starts with token 0 */
+    int64_t prompt_length;
+    uint64_t seed;
+    int32_t *tokens; /* [count], the caller's: what follows the prompt */
+    int64_t length;  /* result: tokens of it, a stop token included; the rest repeats that */
+};
+
+/* Continue n >= 1 texts at once. Prompts may differ in length. Each text is what wk_generate makes
+ * of its prompt and seed, whatever the others are. Only between two tokens that are almost equally
+ * likely can rounding decide otherwise, as the order of sums depends on the number of texts. The
+ * prompt and the seed in
+ * `options` are not used. All texts are computed at the same position, from the end of the shortest
+ * prompt on, so prompts of like lengths are best put together.
+ * Errors as wk_generate; WK_EINVAL also for more than (2^31 - 1) / context texts. */
+WK_API int wk_generate_batch(struct wk_model *model, const struct wk_generate_options *options,
+                             struct wk_text *texts, int64_t n, int64_t count);
 
 #ifdef __cplusplus
 }

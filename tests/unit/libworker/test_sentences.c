@@ -138,6 +138,27 @@ static int misuse_wk_generate(struct scene *s)
     return rc;
 }
 
+static int misuse_wk_generate_batch(struct scene *s)
+{
+    int32_t token, twice[2] = {1, 1};
+    struct wk_text text = {.tokens = &token};
+    struct wk_generate_options options = {0}, wrong[] = {{.top_p = 1.5},
+                                                         {.top_p = -0.1},
+                                                         {.n_stop = 1},
+                                                         {.stop = twice, .n_stop = -1},
+                                                         {.temperature = -1}};
+    if (prepared(s))
+        return 0;
+    for (int i = 0; i < 5; i++)
+        cr_expect_eq(wk_generate_batch(s->small.model, &wrong[i], &text, 1, 1), WK_EINVAL, "%d", i);
+    cr_expect_eq(wk_generate_batch(s->small.model, &options, NULL, 1, 1), WK_EINVAL);
+    cr_expect_eq(wk_generate_batch(s->small.model, &options, &(struct wk_text){0}, 1, 1),
+                 WK_EINVAL);
+    cr_expect_eq(wk_generate_batch(s->small.model, &options, &text, 1, 1), 0);
+    cr_expect_eq(wk_status(s->small.ctx), 0, "a wrong option ends no training");
+    return wk_generate_batch(s->small.model, &options, &text, 0, 1);
+}
+
 static int misuse_wk_set_gradient_hook(struct scene *s)
 {
     if (prepared(s) || !wk_next(s->small.loader, &batch))
@@ -253,6 +274,7 @@ static const struct row rows[] = {
     ROW(wk_model_label_smoothing),
     ROW(wk_model_dropout),
     ROW(wk_generate),
+    ROW(wk_generate_batch),
     ROW(wk_adam_new),
     ROW(wk_adamw_new),
     ROW(wk_sgd_new),
