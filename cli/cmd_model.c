@@ -9,6 +9,7 @@
 #include "common/base/tree.h"
 #include "common/base/tree_build.h"
 #include "common/base/tree_write.h"
+#include "libworker/estimate/estimate.h"
 #include "libworker/graph/graph_model.h"
 
 enum { TREE_BYTES_MAX = 256 << 20 };
@@ -92,12 +93,16 @@ static int show_model(const struct args *args, struct wk_model *model, struct an
     struct model_view view = {m->graph, args_integer(args, "batch"), model->context};
     if (args_given(args, "length"))
         view.length = args_integer(args, "length");
-    if (view.samples < 1 || view.samples > MODEL_SAMPLES_MAX)
+    if (view.samples < 1 || view.samples > ESTIMATE_SAMPLES_MAX)
         return error_set(err, E_INVALID_ARGUMENT, "--batch is %lld: it must be 1 to %d",
-                         (long long)view.samples, MODEL_SAMPLES_MAX);
+                         (long long)view.samples, ESTIMATE_SAMPLES_MAX);
     if (view.length < 1 || view.length > model->context)
         return error_set(err, E_INVALID_ARGUMENT, "--length is %lld: it must be 1 to %lld",
                          (long long)view.length, (long long)model->context);
+    if (view.samples * view.length > ESTIMATE_TOKENS_MAX)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "a --batch of %lld samples of length %lld has more than %d tokens",
+                         (long long)view.samples, (long long)view.length, ESTIMATE_TOKENS_MAX);
     if (args_flag(args, "dot")) {
         answer->is_tree = false;
         model_graph_dot(&view);

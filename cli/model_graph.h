@@ -10,8 +10,6 @@ struct error;
 struct tree;
 struct wk_graph;
 
-enum { MODEL_SAMPLES_MAX = 1 << 20 };
-
 struct model_view {
     const struct wk_graph *graph;
     int64_t samples, length;

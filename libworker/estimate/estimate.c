@@ -67,6 +67,11 @@ static int check_options(const struct wk_model *model, const struct estimate_opt
         rc = number_within("length", o->length, 1, model->context, err);
     if (rc)
         return error_recode(err, WK_EINVAL);
+    int64_t length = o->length ? o->length : model->context;
+    if (o->samples * length > ESTIMATE_TOKENS_MAX)
+        return error_set(err, WK_EINVAL,
+                         "a batch of %lld samples of length %lld has more than %d tokens",
+                         (long long)o->samples, (long long)length, ESTIMATE_TOKENS_MAX);
     if (o->low_gradients && (o->compute == WK_F32 || o->strategy == STRATEGY_DDP))
         return error_set(err, WK_EINVAL,
                          "low_gradients has no effect under ddp, nor in float: leave it out");

@@ -18,7 +18,11 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy_options.h"
 
-enum { ESTIMATE_WORLD_MAX = 256, ESTIMATE_SAMPLES_MAX = 1 << 20 };
+enum {
+    ESTIMATE_WORLD_MAX = 256,
+    ESTIMATE_SAMPLES_MAX = 1 << 20,
+    ESTIMATE_TOKENS_MAX = 1 << 26, /* of a pass: bytes of the largest models stay below 2^63 */
+};
 
 struct estimate_options {
     enum strategy_kind strategy;

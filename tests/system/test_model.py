@@ -88,7 +88,8 @@ def test_a_model_too_large_for_this_machine_is_estimated():
     ([], "which model?"), (["--gpt", "layers=2"], "needs layers and width"), (["--gpt", "layers=2,widht=64"], "did you mean 'width'?"),
     (["--gpt", "layers=two,width=64"], "layers"), (["--gpt", "layers"], "NAME=NUMBER"), (["--gpt", "layers=2,width=65,heads=2"], "2 heads"),
     (["--gpt", "layers=2,width=99999999"], "width"), ([*GPT, "--mlp", "layers=1,width=8"], "one model at a time"),
-    ([*GPT, "--length", "33"], "length"), ([*GPT, "--batch", "0"], "batch"), (["absent"], "absent"), ([*GPT, "-o", "xml"], "xml")])
+    ([*GPT, "--length", "33"], "length"), ([*GPT, "--batch", "0"], "batch"),
+    (["--llama", "layers=1024,width=16384,context=1048576,vocab=65536", "--batch", "65"], "67108864 tokens"), (["absent"], "absent"), ([*GPT, "-o", "xml"], "xml")])
 def test_bad_input_is_named(words, said):
     for action in ("show", "estimate"):
         done = model(action, *words)

@@ -178,6 +178,9 @@ Test(estimate, numbers_outside_limits_are_refused_by_name)
     bad.samples = 0;
     expect_refusal(model, &bad, "batch");
     bad = good;
+    bad.samples = ESTIMATE_SAMPLES_MAX + 1;
+    expect_refusal(model, &bad, "batch");
+    bad = good;
     bad.length = CONTEXT + 1;
     expect_refusal(model, &bad, "length");
     bad = good;
