@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "libworker/graph/graph_model.h"
+#include "libworker/graph/pass.h"
 
 enum { LAYERS = 100, HEADS = 6, WIDTH = 384, CONTEXT = 256, VOCAB = 128, SAMPLES = 4, ROUNDS = 9 };
 
@@ -36,8 +36,8 @@ static bool report_planning(void)
         if (wk_gpt_new(&deep, &model))
             return false;
         build_ms[i] = now_ms() - start_ms;
-        if (graph_model_plan(graph_model_of(model), &(struct trace_options){.trains = true}, &sizes,
-                             &plan, NULL))
+        if (pass_plan(graph_model_of(model), &(struct trace_options){.trains = true}, &sizes, &plan,
+                      NULL))
             return false;
         both_ms[i] = now_ms() - start_ms;
         wk_model_free(model);
