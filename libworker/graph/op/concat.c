@@ -88,7 +88,8 @@ struct wk_tensor *wk_op_concat(struct wk_tensor *const *parts, int n, int dim)
     struct concat concat = {dim};
     struct node_request request = {
         .row = &op_concat, .attributes = &concat, .attributes_bytes = sizeof(concat), .n_in = n};
-    for (int i = 0; i < n && i < NODE_INPUTS_MAX; i++)
+    int read = n > NODE_INPUTS_MAX ? 1 : n; /* too many are refused by the graph of the first */
+    for (int i = 0; i < read; i++)
         request.in[i] = parts[i];
     return graph_add(&request);
 }
