@@ -54,19 +54,12 @@ static int64_t elements(const struct wk_tensor *tensor, const struct sizes *size
     return count;
 }
 
-static const struct wk_tensor *base_of(const struct wk_tensor *tensor)
-{
-    while (tensor->node && tensor->node->row->view)
-        tensor = tensor->node->in[0];
-    return tensor;
-}
-
 /* The indices that a node reads are in its table. */
 static int check_indices(const struct wk_graph *graph, const struct wk_batch *batch,
                          const struct node *node, const struct sizes *sizes, struct error *err)
 {
     const struct op_row *row = node->row;
-    const struct wk_tensor *input = base_of(node->in[row->index_input - 1]);
+    const struct wk_tensor *input = tensor_base(node->in[row->index_input - 1]);
     const int32_t *index = batch_input(graph, batch, input->index);
     int64_t bound = row->index_bound(node), count = index ? elements(input, sizes) : 0;
     for (int64_t i = 0; i < count; i++) {
@@ -163,7 +156,8 @@ double batch_count(const struct wk_graph *graph, const struct wk_batch *batch)
         tensor = tensor->node->in[0];
     if (!tensor || !tensor->node)
         return (double)batch->samples;
-    const struct wk_tensor *input = base_of(tensor->node->in[tensor->node->row->index_input - 1]);
+    const struct wk_tensor *input =
+        tensor_base(tensor->node->in[tensor->node->row->index_input - 1]);
     const int32_t *targets = batch_input(graph, batch, input->index);
     struct sizes sizes = {batch->samples, batch->length > 0 ? batch->length : 1};
     int64_t count = 0, all = targets ? elements(input, &sizes) : 0;

@@ -322,6 +322,13 @@ void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *l
         graph->losses[graph->n_losses++] = loss;
 }
 
+const struct wk_tensor *tensor_base(const struct wk_tensor *tensor)
+{
+    while (tensor->node && tensor->node->row->view)
+        tensor = tensor->node->in[0];
+    return tensor;
+}
+
 bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b)
 {
     bool same = a->dims == b->dims;
@@ -391,9 +398,7 @@ static struct wk_graph *graph_of(const struct node_request *request)
 /* Input i, through views, is one of the batch's: then it can be checked. */
 static bool is_batch_input(const struct wk_tensor *tensor)
 {
-    while (tensor->node && tensor->node->row->view)
-        tensor = tensor->node->in[0];
-    return tensor->kind == TENSOR_INPUT;
+    return tensor_base(tensor)->kind == TENSOR_INPUT;
 }
 
 /* The next place of the row's nodes in the present block. */

@@ -25,6 +25,9 @@ struct node_request {
  * not fit, or a limit is reached. The graph is that of the first input. */
 struct wk_tensor *graph_add(const struct node_request *request);
 
+/* The tensor that has the memory: the base of a view, or the tensor itself. */
+const struct wk_tensor *tensor_base(const struct wk_tensor *tensor);
+
 bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b);
 
 /* "[samples, 8, 64] f32", for sentences. */

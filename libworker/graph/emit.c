@@ -10,13 +10,6 @@
 #include "libworker/graph/describe.h"
 #include "libworker/graph/types.h"
 
-struct wk_tensor *tensor_base(struct wk_tensor *tensor)
-{
-    while (tensor->node && tensor->node->row->view)
-        tensor = tensor->node->in[0];
-    return tensor;
-}
-
 /* Values that a backward kernel reads, by the memory that they are in. */
 static void mark_kept(struct emitter *e)
 {
@@ -163,7 +156,7 @@ static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
 
 int emit_read(struct emitter *e, const struct work *work, struct wk_tensor *tensor, bool again)
 {
-    struct wk_tensor *base = tensor_base(tensor);
+    const struct wk_tensor *base = tensor_base(tensor);
     if (base->kind != TENSOR_VALUE) {
         int *number = &e->value[0][tensor->id];
         if (*number < 0)

@@ -42,9 +42,6 @@ void emit_fini(struct emitter *emitter);
 /* True for the blocks that are computed again: all but the last, whose backward pass is next. */
 bool emit_is_again(const struct emitter *emitter, int block);
 
-/* The tensor that has the memory: the view's base. */
-struct wk_tensor *tensor_base(struct wk_tensor *tensor);
-
 /* A new value of the tensor's shape, in this storage; -1: in one of its own. */
 int emit_value(struct emitter *emitter, const struct wk_tensor *tensor, enum wk_dtype type,
                int storage);

@@ -9,7 +9,7 @@
 /* Where the gradient of a tensor is kept: a view of a parameter adds to the parameter's. */
 static struct grad *grad_of(struct emitter *e, struct wk_tensor *tensor)
 {
-    struct wk_tensor *base = tensor_base(tensor);
+    const struct wk_tensor *base = tensor_base(tensor);
     return &e->grads[base->kind == TENSOR_PARAM ? base->id : tensor->id];
 }
 
@@ -77,7 +77,7 @@ static void unshare(struct emitter *e, struct grad *grad, const struct wk_tensor
 /* The value that a use's gradient is written to. *ret_add: added to what is there. */
 static int target(struct emitter *e, struct wk_tensor *tensor, bool *ret_add)
 {
-    struct wk_tensor *base = tensor_base(tensor);
+    const struct wk_tensor *base = tensor_base(tensor);
     struct grad *grad = grad_of(e, tensor);
     grad->uses--;
     if (base->kind == TENSOR_PARAM) {
@@ -98,7 +98,7 @@ static int target(struct emitter *e, struct wk_tensor *tensor, bool *ret_add)
 
 static void ready(struct emitter *e, struct wk_tensor *tensor)
 {
-    struct wk_tensor *base = tensor_base(tensor);
+    const struct wk_tensor *base = tensor_base(tensor);
     if (base->kind != TENSOR_PARAM || e->grads[base->id].uses)
         return;
     e->grads[base->id].uses = -1; /* announced once */

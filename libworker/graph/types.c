@@ -6,18 +6,11 @@
 
 #include "libworker/graph/op.h"
 
-static const struct wk_tensor *base_of(const struct wk_tensor *tensor)
-{
-    while (tensor->node && tensor->node->row->view)
-        tensor = tensor->node->in[0];
-    return tensor;
-}
-
 enum reader { READ_AS_FACTOR, READ_AS_VALUE, READ_AS_RESULT };
 
 static void note_reader(enum reader *readers, const struct wk_tensor *tensor, enum reader reader)
 {
-    enum reader *most = &readers[base_of(tensor)->id];
+    enum reader *most = &readers[tensor_base(tensor)->id];
     *most = reader > *most ? reader : *most;
 }
 
@@ -43,7 +36,7 @@ static bool reads_narrow(const struct work *work, const enum wk_dtype *types)
 {
     bool narrow = true;
     for (int k = 0; k < NODE_INPUTS_MAX && narrow; k++) {
-        const struct wk_tensor *base = work->in[k] ? base_of(work->in[k]) : NULL;
+        const struct wk_tensor *base = work->in[k] ? tensor_base(work->in[k]) : NULL;
         narrow = !base || base->kind != TENSOR_VALUE || types[base->id] != WK_F32;
     }
     return narrow;
@@ -56,9 +49,10 @@ static bool is_narrow(const struct work *work, const enum wk_dtype *types)
     case RESULT_WIDE:
         return false;
     case RESULT_LIKE:
-        return base_of(work->in[0])->kind == TENSOR_VALUE && reads_narrow(work, types);
+        return tensor_base(work->in[0])->kind == TENSOR_VALUE && reads_narrow(work, types);
     case RESULT_NARROW:
-        return work->node->row != &op_linear || !residual || types[base_of(residual)->id] != WK_F32;
+        return work->node->row != &op_linear || !residual ||
+               types[tensor_base(residual)->id] != WK_F32;
     }
     return false;
 }
@@ -83,7 +77,7 @@ int types_choose(const struct wk_graph *graph, const struct trace *trace, enum w
     note_readers(graph, trace, readers);
     for (int i = 0; i < trace->n && compute != WK_F32; i++) {
         const struct work *work = &trace->works[i];
-        const struct wk_tensor *out = work->out[0], *base = base_of(out);
+        const struct wk_tensor *out = work->out[0], *base = tensor_base(out);
         if (base->kind != TENSOR_VALUE || out->type != WK_F32)
             continue;
         ret_types[out->id] =
