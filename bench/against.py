@@ -174,6 +174,9 @@ def main(names, build):
     if not (theirs / "muster").exists():
         print(f"bench: {theirs} is no build of muster", file=sys.stderr)
         return 2
+    if "http" in names and not shutil.which("wrk"):
+        print("bench http: Debian's wrk is missing: apt-get install wrk", file=sys.stderr)
+        return 2
     began = time.monotonic()
     for name in names:
         compare(name, ours, theirs)
