@@ -80,6 +80,7 @@ static void cpu_finish(struct event event)
 static const struct device_ops cpu_ops = {
     .name = "cpu",
     .host_reads = true,
+    .fresh_zeros = true,
     .free = cpu_free,
     .memory_new = cpu_memory_new,
     .memory_free = cpu_memory_free,
@@ -102,4 +103,23 @@ int device_cpu_new(struct device **ret_device, struct error *err)
     device->ops = &cpu_ops;
     *ret_device = device;
     return 0;
+}
+
+int cpu_open(struct queue **ret_queue, struct error *err)
+{
+    struct device *device;
+    int rc = device_cpu_new(&device, err);
+    if (rc)
+        return rc;
+    rc = queue_new(device, ret_queue, err);
+    if (rc)
+        device_free(device);
+    return rc;
+}
+
+void cpu_close(struct queue *queue)
+{
+    struct device *device = queue ? queue->device : NULL;
+    queue_free(queue);
+    device_free(device);
 }

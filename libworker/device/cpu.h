@@ -10,4 +10,9 @@
 /* WK_ENOMEM. Free with device_free. */
 int device_cpu_new(struct device **ret_device, struct error *err);
 
+/* A queue on a CPU of its own, for what was given none: WK_ENOMEM. cpu_close frees both; NULL is
+ * fine. */
+int cpu_open(struct queue **ret_queue, struct error *err);
+void cpu_close(struct queue *queue);
+
 #endif

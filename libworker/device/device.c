@@ -61,6 +61,14 @@ void device_memory_free(struct device *device, void *memory, size_t bytes)
         device->ops->memory_free(device, MEMORY_DEVICE, memory, bytes);
 }
 
+int device_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struct error *err)
+{
+    int rc = device_memory_new(queue->device, bytes, ret_memory, err);
+    if (!rc && !queue->device->ops->fresh_zeros)
+        queue_fill(queue, *ret_memory, 0, bytes);
+    return rc;
+}
+
 int device_pinned_new(struct device *device, size_t bytes, void **ret_memory, struct error *err)
 {
     return memory_allocate(device, MEMORY_PINNED, bytes, ret_memory, err);

@@ -82,6 +82,9 @@ int device_failure(const struct device *device, struct error *err);
 int device_memory_new(struct device *device, size_t bytes, void **ret_memory, struct error *err);
 void device_memory_free(struct device *device, void *memory, size_t bytes);
 
+/* The same of zeros, which the queue writes where fresh memory has other content. */
+int device_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struct error *err);
+
 /* Host memory that the device copies from and to: the same rules. The host leaves the source of a
  * queue_send unwritten, and the target of a queue_fetch untouched, until the copy has been waited
  * for. */

@@ -27,6 +27,7 @@ struct device_copy {
 struct device_ops {
     const char *name;
     bool host_reads;
+    bool fresh_zeros; /* memory_new gives zeros */
 
     void (*free)(struct device *device);
 

@@ -78,11 +78,11 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     return run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
 }
 
-int graph_model_move(struct graph_model *m, struct device *device, struct error *err)
+static void graph_move(struct wk_model *model, struct queue *queue)
 {
+    struct graph_model *m = of(model);
     forget_plans(m);
-    place_fini(&m->place);
-    return place_init(&m->place, device, err);
+    place_move(&m->place, queue);
 }
 
 /* What an evaluation asks for of the logits [rows, vocab]. */
@@ -235,6 +235,7 @@ static const struct model_ops graph_ops = {
     .check = graph_check,
     .count = graph_count,
     .decode = &graph_decode_ops,
+    .move = graph_move,
 };
 
 static void add_param(struct graph_model *m, const struct graph_param *from)
@@ -321,8 +322,7 @@ static int graph_model_new(struct wk_graph *graph, struct wk_model **ret_model)
     m->model.ops = &graph_ops;
     m->model.kernels = kernel_cpu();
     m->blocks = calloc((size_t)graph->n_blocks, sizeof(*m->blocks));
-    if (!m->blocks || param_table_init(&m->model, graph->n_params) ||
-        place_init(&m->place, NULL, NULL)) {
+    if (!m->blocks || param_table_init(&m->model, graph->n_params) || place_init(&m->place, NULL)) {
         graph_model_free(&m->model);
         return model_refuse_memory(ret_model);
     }

@@ -24,8 +24,4 @@ struct graph_model {
 /* The graph model, or NULL for another kind. */
 struct graph_model *graph_model_of(struct wk_model *model);
 
-/* Let the model compute on this device from now on (NULL: the CPU). Its parameters and gradients
- * must then be in that device's memory (model_bind). A waiting pass is forgotten. WK_ENOMEM. */
-int graph_model_move(struct graph_model *m, struct device *device, struct error *err);
-
 #endif

@@ -6,15 +6,22 @@
 #include "libworker/graph/batch.h"
 #include "libworker/graph/describe.h"
 
-int place_init(struct place *place, struct device *device, struct error *err)
+int place_init(struct place *place, struct error *err)
 {
-    *place = (struct place){.device = device, .owns_device = !device};
-    int rc = device ? 0 : device_cpu_new(&place->device, err);
+    *place = (struct place){0};
+    int rc = cpu_open(&place->own, err);
     if (!rc)
-        rc = queue_new(place->device, &place->queue, err);
-    if (!rc)
-        rc = numbers_new(place->device, GRAPH_NAMED_MAX, &place->numbers, err);
+        place_move(place, NULL);
     return rc;
+}
+
+void place_move(struct place *place, struct queue *queue)
+{
+    place_release(place);
+    numbers_free(place->numbers);
+    place->numbers = NULL;
+    place->queue = queue ? queue : place->own;
+    place->device = queue_device(place->queue);
 }
 
 void place_drop(struct place *place)
@@ -43,9 +50,7 @@ void place_fini(struct place *place)
 {
     place_release(place);
     numbers_free(place->numbers);
-    queue_free(place->queue);
-    if (place->owns_device)
-        device_free(place->device);
+    cpu_close(place->own);
     *place = (struct place){0};
 }
 
@@ -67,7 +72,8 @@ static int grow(struct place *place, void **memory, size_t *has, size_t bytes, s
 
 int place_reserve(struct place *place, size_t bytes, struct error *err)
 {
-    return grow(place, &place->region, &place->region_bytes, bytes, err);
+    int rc = place->numbers ? 0 : numbers_new(place->device, GRAPH_NAMED_MAX, &place->numbers, err);
+    return rc ? rc : grow(place, &place->region, &place->region_bytes, bytes, err);
 }
 
 int place_keep(struct place *place, size_t bytes, struct error *err)

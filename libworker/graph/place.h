@@ -11,20 +11,23 @@
 #include "libworker/graph/graph.h"
 
 struct place {
-    struct device *device;
-    bool owns_device;
+    struct queue *own; /* of the CPU */
     struct queue *queue;
-    struct numbers *numbers;
+    struct device *device;   /* of the queue */
+    struct numbers *numbers; /* made with the first region */
     void *region, *inputs, *cache;
     size_t region_bytes, inputs_bytes, cache_bytes;
 };
 
-/* On this device, the caller's, which must outlive the place; NULL: on the CPU. WK_ENOMEM: then
- * place_fini is allowed. place_fini accepts zeroed memory. */
-int place_init(struct place *place, struct device *device, struct error *err);
+/* On the CPU. WK_ENOMEM: then place_fini is allowed. place_fini accepts zeroed memory. */
+int place_init(struct place *place, struct error *err);
 void place_fini(struct place *place);
 
-/* A region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without memory. */
+/* To this queue, the caller's, which outlives its use here; NULL: back to the CPU. Its memory is
+ * lost. */
+void place_move(struct place *place, struct queue *queue);
+
+/* Numbers, and a region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without memory. */
 int place_reserve(struct place *place, size_t bytes, struct error *err);
 void place_release(struct place *place); /* frees region, inputs and cache */
 

@@ -5,6 +5,7 @@
 
 #include <worker/worker.h>
 
+#include "libworker/device/device.h"
 #include "libworker/nn/model.h"
 #include "libworker/nn/param.h"
 
@@ -102,30 +103,69 @@ void model_set_values(struct wk_model *model, const struct model_values *values)
     model->values = *values;
 }
 
-int model_fill(struct wk_model *model, int index, float *ret, struct error *err)
+int model_move(struct wk_model *model, struct queue *queue, struct error *err)
 {
-    const struct model_values *values = &model->values;
+    if (queue && !model->ops->move && !device_host_reads(queue_device(queue)))
+        return error_set(err, WK_EUNSUPPORTED,
+                         "a model of kind %s computes in the host's memory, and not on device %s",
+                         model->ops->name, device_name(queue_device(queue)));
+    if (queue == model->queue)
+        return 0;
+    model->queue = queue;
+    model->forward_done = false;
+    if (model->ops->move)
+        model->ops->move(model, queue);
+    return 0;
+}
+
+/* values: NULL for those of the seed. */
+static int fill_host(const struct wk_model *model, int index, const struct model_values *values,
+                     float *ret, struct error *err)
+{
     struct param param = model->params[index];
     param.data = ret;
-    if (values->fill)
+    if (values && values->fill)
         return values->fill(values->arg, &param, index, err);
     param_fill(&param, model->seed);
     return 0;
 }
 
-static void fill_all(struct wk_model *model)
+static int fill_place(const struct wk_model *model, int index, const struct model_values *values,
+                      float *ret, struct error *err)
 {
-    for (int i = 0; i < model->n_params; i++)
-        param_fill(&model->params[i], model->seed);
-    model->seed_waits = false;
+    const struct param *param = &model->params[index];
+    size_t bytes = param->count * sizeof(*ret);
+    if (!model->queue || device_host_reads(queue_device(model->queue)))
+        return fill_host(model, index, values, ret, err);
+    float *host = calloc(1, bytes);
+    if (!host)
+        return error_set(err, WK_ENOMEM, "no memory for the values of %s", param->name);
+    int rc = fill_host(model, index, values, host, err);
+    if (!rc)
+        rc = queue_write(model->queue, ret, host, bytes, err);
+    free(host);
+    return rc;
 }
 
-void model_seed(struct wk_model *model, uint64_t seed)
+int model_fill(struct wk_model *model, int index, float *ret, struct error *err)
+{
+    return fill_place(model, index, &model->values, ret, err);
+}
+
+static int fill_all(struct wk_model *model)
+{
+    int rc = 0;
+    for (int i = 0; i < model->n_params && !rc; i++)
+        rc = fill_place(model, i, NULL, model->params[i].data, NULL);
+    model->seed_waits = false;
+    return rc;
+}
+
+int model_seed(struct wk_model *model, uint64_t seed)
 {
     model->seed = seed;
     model->seed_waits = true;
-    if (model->param_arena)
-        fill_all(model);
+    return model->param_arena ? fill_all(model) : 0;
 }
 
 /* What is prepared has an ear. */
@@ -135,8 +175,7 @@ int wk_model_init(struct wk_model *model, uint64_t seed)
         return refuse_null("wk_model_init");
     if (model->ear.hear)
         return refuse(model, WK_ESTATE, "wk_model_init after wk_prepare: call it before");
-    model_seed(model, seed);
-    return 0;
+    return model_seed(model, seed);
 }
 
 int model_bind(struct wk_model *model, float *params, float *grads)
@@ -151,9 +190,7 @@ int model_bind(struct wk_model *model, float *params, float *grads)
         param->grad = grads ? grads + param->offset : NULL;
     }
     model->forward_done = false;
-    if (model->seed_waits && !model->values.fill)
-        fill_all(model);
-    return 0;
+    return model->seed_waits && !model->values.fill ? fill_all(model) : 0;
 }
 
 struct model_block model_block(const struct wk_model *model, int block)
@@ -253,8 +290,11 @@ int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struc
 
 void model_zero_grad(struct wk_model *model)
 {
-    if (model->grad_arena)
-        memset(model->grad_arena, 0, model->count * sizeof(*model->grad_arena));
+    size_t bytes = model->count * sizeof(*model->grad_arena);
+    if (model->grad_arena && model->queue)
+        queue_fill(model->queue, model->grad_arena, 0, bytes);
+    else if (model->grad_arena)
+        memset(model->grad_arena, 0, bytes);
 }
 
 static int check_tokens(const struct wk_model *model, const int32_t *tokens, int64_t count,

@@ -1,8 +1,8 @@
 /* A model inside libworker: its parameters as views into two flat arenas, and a table of
  * operations. parallel/ and step/ see models only through this header.
  *
- * The arenas belong to their binder (step/prepare) and outlive the model's use of them. One thread
- * at a time; grad_ready is called on the thread of the backward pass.
+ * The arenas belong to their binder (parallel/) and outlive the model's use of them; they are memory
+ * of the place that the model computes in, which only launches touch. One thread at a time; grad_ready is called on the thread of the backward pass.
  */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
@@ -43,6 +43,7 @@ struct param {
 };
 
 struct wk_model;
+struct queue;
 
 struct model_ops {
     const char *name; /* "gpt" */
@@ -61,6 +62,7 @@ struct model_ops {
     /* The divisor of a batch that has none. NULL: its targets that count. */
     double (*count)(const struct wk_model *, const struct wk_batch *);
     const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
+    void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */
 };
 
 struct model_block {
@@ -88,8 +90,10 @@ struct wk_model {
     int n_blocks;
     size_t count;           /* elements of each arena */
     int64_t context, vocab; /* 0: passes are the program's own, and `ops` has no forward ones */
-    float *param_arena, *grad_arena; /* [count]; NULL until bound; grads may stay NULL */
-    bool seed_waits;                 /* wk_model_init was called before model_bind */
+    struct queue *queue;    /* where it computes, borrowed; NULL: on the host */
+    float *param_arena,
+        *grad_arena; /* [count] of that place; NULL until bound; grads may stay so */
+    bool seed_waits; /* wk_model_init was called before model_bind */
     uint64_t seed;
     struct model_values values;
     bool forward_done;     /* activations of one forward pass wait for their backward */
@@ -119,8 +123,14 @@ struct wk_model {
 int model_refuse(const struct error *err, struct wk_model **ret_model);
 int model_refuse_memory(struct wk_model **ret_model);
 
-/* wk_model_init, which a prepared model refuses, for the code that prepares it. */
-void model_seed(struct wk_model *model, uint64_t seed);
+/* wk_model_init, which a prepared model refuses, for the code that prepares it. Where the model is
+ * bound it writes the values: fails as model_fill. */
+int model_seed(struct wk_model *model, uint64_t seed);
+
+/* Let the model compute on this queue from now on, which outlives its use; NULL: on the host again.
+ * Its arenas must then be memory of the queue's device (model_bind). A waiting pass is forgotten.
+ * WK_EUNSUPPORTED: its passes need memory that the host can read. */
+int model_move(struct wk_model *model, struct queue *queue, struct error *err);
 
 /* Let the model use these arenas of model->count floats; `grads` NULL means no backward pass. It
  * may be called again with other arenas (contents are not copied). Applies a waiting seed, but no
@@ -130,8 +140,9 @@ int model_bind(struct wk_model *model, float *params, float *grads);
 /* Take initial values from elsewhere from now on; what was there before is freed. */
 void model_set_values(struct wk_model *model, const struct model_values *values);
 
-/* Write the initial value of parameter `index` to ret, which need not be where the model reads it.
- * Fails as model_values' fill. */
+/* Write the initial value of parameter `index` to ret, memory of the model's place, which need not
+ * be where the model reads it. Waits. Fails as model_values' fill; WK_ENOMEM; the device's failure.
+ */
 int model_fill(struct wk_model *model, int index, float *ret, struct error *err);
 
 /* The parameters of block `block` in [0, n_blocks). */

@@ -8,23 +8,27 @@
 #include <worker/worker.h>
 
 #include "common/base/str.h"
+#include "libworker/device/cpu.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/state.h"
 #include "libworker/precision/noise.h"
 
+/* Also after work that failed. */
 static void unbind(struct wk_optimizer *o)
 {
+    if (o->segments)
+        (void)queue_finish(o->queue, NULL);
     for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
         state_free(o, o->state[i], o->count);
         o->state[i] = NULL;
     }
     free(o->segments);
     state_free(o, o->own, o->own_count);
-    free(o->scratch);
+    device_memory_free(queue_device(o->queue), o->scratch, o->scratch_count * sizeof(float));
     o->segments = NULL;
     o->own = o->scratch = NULL;
     o->n_segments = 0;
-    o->first = o->count = o->own_count = o->behind = 0;
+    o->first = o->count = o->own_count = o->scratch_count = o->behind = 0;
     o->mapped = false;
     o->copy = (struct optimizer_copy){0};
 }
@@ -34,7 +38,14 @@ void wk_optimizer_free(struct wk_optimizer *o)
     if (!o || o->owned_by)
         return;
     unbind(o);
+    cpu_close(o->own_queue);
     free(o);
+}
+
+void optimizer_move(struct wk_optimizer *o, struct queue *queue)
+{
+    unbind(o);
+    o->queue = queue ? queue : o->own_queue;
 }
 
 double wk_optimizer_rate(const struct wk_optimizer *o)
@@ -79,12 +90,14 @@ int optimizer_new(const struct optimizer_ops *ops, double rate, double weight_de
 {
     struct error err = {0};
     struct wk_optimizer *o = calloc(1, sizeof(*o));
-    if (!o) {
+    if (!o || cpu_open(&o->own_queue, NULL)) {
+        free(o);
         (void)error_set(&err, WK_ENOMEM, "no memory for an optimizer");
         return optimizer_refuse(&err, ret_optimizer);
     }
     o->ops = ops;
     o->kernels = kernel_cpu();
+    o->queue = o->own_queue;
     o->base_rate = rate;
     o->weight_decay = weight_decay;
     o->factor = 1;
@@ -224,6 +237,19 @@ static size_t elements(const struct optimizer_shape *shape)
     return count;
 }
 
+/* Scratch of so many floats, if it has none. */
+static int allocate_scratch(struct wk_optimizer *o, size_t count, struct error *err)
+{
+    void *scratch = NULL;
+    if (o->scratch)
+        return 0;
+    if (device_memory_new(queue_device(o->queue), count * sizeof(float), &scratch, NULL))
+        return error_set(err, WK_ENOMEM, "no memory for the work of %s", o->ops->name);
+    o->scratch = scratch;
+    o->scratch_count = count;
+    return 0;
+}
+
 /* Allocate each tensor's own state and find the largest scratch. */
 static int allocate_own(struct wk_optimizer *o, struct error *err)
 {
@@ -248,11 +274,8 @@ static int allocate_own(struct wk_optimizer *o, struct error *err)
         o->own = state_new(o, o->own_count, err);
         if (!o->own)
             return err && err->code ? err->code : WK_ENOMEM;
-        o->scratch = malloc((scratch + 1) * sizeof(float));
-        if (!o->scratch)
-            return error_set(err, WK_ENOMEM, "no memory for the work of %s", o->ops->name);
     }
-    return 0;
+    return allocate_scratch(o, scratch + 1, err);
 }
 
 static int allocate_flat(struct wk_optimizer *o, struct error *err)
@@ -290,6 +313,10 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     o->count = count;
     o->steps = 0;
     o->mapped = o->offload.dir && *o->offload.dir;
+    if (o->mapped && !device_host_reads(queue_device(o->queue)))
+        return error_set(err, WK_EUNSUPPORTED,
+                         "offloaded state is in the host's memory, which device %s does not use",
+                         device_name(queue_device(o->queue)));
     o->segments = calloc((size_t)n_params + 1, sizeof(*o->segments));
     int rc = o->segments ? 0 : error_set(err, WK_ENOMEM, "no memory for %d segments", n_params);
     if (!rc)
@@ -389,10 +416,9 @@ int optimizer_step_low(struct wk_optimizer *o, float *params, const struct optim
 {
     if (!o->segments || o->ops->whole_tensors)
         return error_set(err, WK_ESTATE, "narrow gradients need a prepared element-wise optimizer");
-    if (!o->scratch)
-        o->scratch = malloc(OPTIMIZER_CHUNK * sizeof(*o->scratch));
-    if (!o->scratch)
-        return error_set(err, WK_ENOMEM, "no memory to widen gradients");
+    int rc = allocate_scratch(o, OPTIMIZER_CHUNK, err);
+    if (rc)
+        return rc;
     o->steps++;
     for (int i = 0; i < o->n_segments; i++)
         step_segment_low(o, &o->segments[i], params, low, grad_scale);

@@ -3,6 +3,8 @@
  * part, which element-wise optimizers update exactly as in the whole. Those that need whole
  * matrices declare it (ops->whole_tensors) and refuse ranges that cut a parameter.
  *
+ * The arrays are memory of the place that the optimizer computes in (optimizer_move).
+ *
  * Owned by the caller through worker/optim.h; the state belongs to the optimizer. One thread.
  */
 #ifndef OPTIM_OPTIMIZER_H
@@ -28,6 +30,7 @@ enum {
 };
 
 struct param;
+struct queue;
 
 /* Segments are in order and cover the range. */
 struct optimizer_segment {
@@ -85,10 +88,11 @@ struct optimizer_offload {
 struct wk_optimizer {
     const struct optimizer_ops *ops;
     const struct kernel_table *kernels;
-    const struct wk_model *over; /* the model of its parameters, if the program named it */
-    struct error_ear ear;        /* of the context it is prepared in */
-    const void *owned_by;        /* the context that frees it, or NULL; kept by step/ */
-    struct unit *unit;           /* of its model where it is prepared, or NULL; kept by step/ */
+    struct queue *queue, *own_queue; /* where it computes; its own is on the CPU */
+    const struct wk_model *over;     /* the model of its parameters, if the program named it */
+    struct error_ear ear;            /* of the context it is prepared in */
+    const void *owned_by;            /* the context that frees it, or NULL; kept by step/ */
+    struct unit *unit;               /* of its model where it is prepared, or NULL; kept by step/ */
     union {
         struct wk_adamw_options adamw;
         struct wk_sgd_options sgd;
@@ -111,12 +115,18 @@ struct wk_optimizer {
     float *state[OPTIMIZER_STATES_MAX];
     float *own; /* [own_count], what segments' own point into */
     size_t own_count;
-    float *scratch; /* of whole_tensors, and [OPTIMIZER_CHUNK] of optimizer_step_low */
+    float
+        *scratch; /* [scratch_count]: of whole_tensors, and [OPTIMIZER_CHUNK] of narrow gradients */
+    size_t scratch_count;
     struct optimizer_copy copy;
     struct optimizer_offload offload;
     bool mapped;   /* the present state is in files */
     size_t behind; /* elements that this step has given back */
 };
+
+/* Let it compute on this queue, which outlives the next binding, with state in memory of the queue's
+ * device; NULL: on the CPU again. What was bound is not any more. */
+void optimizer_move(struct wk_optimizer *optimizer, struct queue *queue);
 
 /* From the next optimizer_bind on. */
 void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimizer_offload *offload);

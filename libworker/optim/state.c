@@ -1,6 +1,6 @@
+#include "libworker/device/device.h"
 #include "libworker/optim/state.h"
 #include "libworker/tensor/mapped.h"
-#include "libworker/tensor/memory.h"
 
 void optimizer_set_offload(struct wk_optimizer *o, const struct optimizer_offload *offload)
 {
@@ -17,8 +17,8 @@ float *state_new(const struct wk_optimizer *o, size_t count, struct error *err)
 {
     if (o->mapped)
         return mapped_new(o->offload.dir, mapped_count(count), err);
-    float *state = memory_new(count * sizeof(*state));
-    if (!state)
+    void *state = NULL;
+    if (device_zeros_new(o->queue, count * sizeof(float), &state, NULL))
         (void)error_set(err, WK_ENOMEM, "no memory for the state of %zu parameters", o->count);
     return state;
 }
@@ -28,7 +28,7 @@ void state_free(const struct wk_optimizer *o, float *state, size_t count)
     if (o->mapped)
         mapped_free(state, mapped_count(count));
     else
-        memory_free(state, count * sizeof(*state));
+        device_memory_free(queue_device(o->queue), state, count * sizeof(*state));
 }
 
 static void give_back(struct wk_optimizer *o, const float *params, size_t upto)

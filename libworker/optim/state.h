@@ -6,8 +6,8 @@
 
 enum { OFFLOAD_WINDOW = 1 << 20 }; /* elements a step is through with before they are given back */
 
-/* Zeroed, aligned to cache lines, so that no vector of the update crosses two. NULL with a
- * sentence. */
+/* Zeros in memory of the optimizer's place, aligned to cache lines, so that no vector of the update
+ * crosses two. NULL with a sentence. */
 float *state_new(const struct wk_optimizer *o, size_t count, struct error *err);
 void state_free(const struct wk_optimizer *o, float *state, size_t count);
 

@@ -1,21 +1,21 @@
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/strategy_ops.h"
-#include "libworker/tensor/memory.h"
 
 static int ddp_init_low(struct ddp *ddp, struct error *err)
 {
     if (!narrowing_on(&ddp->narrowing))
         return 0;
     size_t count = ddp->model->count;
-    ddp->low = memory_new(count * sizeof(*ddp->low));
-    if (!ddp->low)
+    void *low = NULL;
+    if (device_zeros_new(ddp->model->queue, count * sizeof(*ddp->low), &low, NULL))
         return error_set(err, WK_ENOMEM, "no memory for %zu narrow parameters", count);
+    ddp->low = low;
     return model_set_compute(ddp->model, ddp->narrowing.type, ddp->low, err);
 }
 
@@ -63,14 +63,25 @@ static int ddp_fill(void *self, struct wk_comm *comm, struct error *err)
     return 0;
 }
 
+static int allocate(struct ddp *ddp, struct error *err)
+{
+    struct wk_model *model = ddp->model;
+    void *params = NULL;
+    if (device_zeros_new(model->queue, model->count * sizeof(*ddp->params), &params, NULL))
+        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+    ddp->params = params;
+    int rc = arena_init(&ddp->arena, model->queue, model->count, err);
+    ddp->grads = ddp->arena.data;
+    return rc;
+}
+
 static int ddp_init(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
-    ddp->params = memory_new(model->count * sizeof(*ddp->params));
-    if (!ddp->params || wk_arena_new(model->count * sizeof(*ddp->grads), &ddp->arena))
-        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
-    ddp->grads = wk_arena_data(ddp->arena);
-    int rc = model_bind(model, ddp->params, ddp->grads);
+    int rc = allocate(ddp, err);
+    if (rc)
+        return rc;
+    rc = model_bind(model, ddp->params, ddp->grads);
     if (rc)
         return error_set(err, rc, "the model does not take its memory");
     if (model->values.fill && !options->fill_later)
@@ -85,13 +96,15 @@ static int ddp_init(struct ddp *ddp, const struct strategy_options *options, str
 static void ddp_close(void *self)
 {
     struct ddp *ddp = self;
+    struct queue *queue = ddp->model->queue;
     size_t count = ddp->model->count;
+    (void)queue_finish(queue, NULL);
     reducer_fini(&ddp->reducer);
     if (ddp->hook.free)
         ddp->hook.free(ddp->hook.face.arg);
-    memory_free(ddp->params, count * sizeof(*ddp->params));
-    memory_free(ddp->low, count * sizeof(*ddp->low));
-    wk_arena_free(ddp->arena);
+    device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
+    device_memory_free(queue_device(queue), ddp->low, count * sizeof(*ddp->low));
+    arena_fini(&ddp->arena);
     free(ddp);
 }
 
@@ -119,7 +132,7 @@ static int ddp_open(struct wk_model *model, const struct strategy_options *optio
 static int ddp_meet(void *self, struct wk_comm *comm)
 {
     struct ddp *ddp = self;
-    int rc = wk_comm_register(comm, ddp->arena);
+    int rc = ddp->arena.shared ? wk_comm_register(comm, ddp->arena.shared) : 0;
     if (!rc && ddp->hook.meet)
         rc = ddp->hook.meet(ddp->hook.face.arg, comm);
     if (!rc)
@@ -153,7 +166,8 @@ static int ddp_refresh(void *self, struct wk_comm *comm)
     struct ddp *ddp = self;
     (void)comm;
     if (ddp->low)
-        narrow_write(&ddp->narrowing, ddp->low, ddp->params, ddp->model->count, 0);
+        narrow_write(&ddp->narrowing, ddp->model->queue, ddp->low,
+                     (struct narrow_source){ddp->params, ddp->model->count, 0});
     return 0;
 }
 
@@ -279,7 +293,7 @@ static int ddp_spread(void *self, struct wk_comm *comm)
 static void ddp_clear(void *self)
 {
     struct ddp *ddp = self;
-    memset(ddp->grads, 0, ddp->model->count * sizeof(*ddp->grads));
+    queue_fill(ddp->model->queue, ddp->grads, 0, ddp->model->count * sizeof(*ddp->grads));
 }
 
 static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)

@@ -3,29 +3,31 @@
  *
  *      params   4P   master
  *      low      2P   what products read, in bf16 and f16 only; each optimizer step writes it
- *      grads    4P   in an arena of the communicator
+ *      grads    4P   where the ranks sum them (arena.h)
+ *
+ * All of it is memory of the model's place.
  *
  * Owned by the strategy, whose thread calls. Source: Li et al. 2020, "PyTorch Distributed".
  */
 #ifndef PARALLEL_DDP_H
 #define PARALLEL_DDP_H
 
+#include "libworker/parallel/arena.h"
 #include "libworker/parallel/hook.h"
 #include "libworker/parallel/narrow.h"
 #include "libworker/parallel/reducer.h"
 
 struct strategy_ops;
-struct wk_arena;
 struct wk_model;
 
 struct ddp {
     struct wk_model *model;       /* borrowed */
     struct step_numbers *numbers; /* borrowed */
     struct narrowing narrowing;
-    float *params;          /* [model->count] */
-    struct wk_arena *arena; /* memory of grads */
-    float *grads;           /* [model->count] */
-    uint16_t *low;          /* [model->count]; NULL in float */
+    float *params;      /* [model->count] */
+    struct arena arena; /* memory of grads */
+    float *grads;       /* [model->count] */
+    uint16_t *low;      /* [model->count]; NULL in float */
     struct reducer reducer;
     struct grad_hook hook; /* the setting's */
 };

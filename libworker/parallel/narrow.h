@@ -16,6 +16,8 @@
 
 #include "libworker/kernel/kernel.h"
 
+struct queue;
+
 struct narrowing {
     const struct kernel_table *kernels;
     enum wk_dtype type;   /* WK_BF16 or WK_F16; WK_F32: there is no low copy */
@@ -30,8 +32,15 @@ static inline bool narrowing_on(const struct narrowing *n)
     return n->type != WK_F32;
 }
 
-/* out[count] from x[count], which are elements `first` and following of the model. */
-void narrow_write(const struct narrowing *n, uint16_t *out, const float *x, size_t count,
-                  uint64_t first);
+/* Elements `first` and following of the model. */
+struct narrow_source {
+    const float *x; /* [count] */
+    size_t count;
+    uint64_t first;
+};
+
+/* Enqueue out[count] from the source, both in memory of the queue's device. */
+void narrow_write(const struct narrowing *n, struct queue *queue, uint16_t *out,
+                  struct narrow_source source);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <worker/comm.h>
 
+#include "libworker/device/device.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/tensor/mapped.h"
 
@@ -41,6 +42,17 @@ int pages_init(struct pages *pages, size_t count, bool shared)
     return 0;
 }
 
+int pages_place(struct pages *pages, struct queue *queue, size_t count, bool shared)
+{
+    if (device_host_reads(queue_device(queue)))
+        return pages_init(pages, count, shared);
+    *pages = (struct pages){.count = count, .queue = queue};
+    void *data = NULL;
+    int rc = count ? device_zeros_new(queue, count * sizeof(*pages->data), &data, NULL) : 0;
+    pages->data = data;
+    return rc;
+}
+
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err)
 {
     struct error own = {0};
@@ -55,7 +67,10 @@ void pages_fini(struct pages *pages)
 {
     /* A communicator that knows the arena keeps it until it ends, which costs an address but no
      * memory. */
-    if (pages->arena) {
+    if (pages->queue) {
+        device_memory_free(queue_device(pages->queue), pages->data,
+                           pages->count * sizeof(*pages->data));
+    } else if (pages->arena) {
         pages_drop(pages, 0, whole_pages(pages->count) / sizeof(*pages->data));
         wk_arena_free(pages->arena);
     } else if (pages->data) {
@@ -67,6 +82,10 @@ void pages_fini(struct pages *pages)
 void pages_drop(const struct pages *pages, size_t first, size_t count)
 {
     float *at = pages->data + first;
+    if (pages->queue) {
+        queue_fill(pages->queue, at, 0, count * sizeof(*at));
+        return;
+    }
     uintptr_t page = page_bytes(), begin = (uintptr_t)at, end = (uintptr_t)(at + count);
     uintptr_t from = (begin + page - 1) / page * page, to = end / page * page;
     /* Private pages become zeros when they are dropped; shared ones must be removed from the memory

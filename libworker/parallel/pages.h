@@ -11,15 +11,21 @@
 
 #include "common/base/error.h"
 
+struct queue;
 struct wk_arena;
 
 struct pages {
     float *data; /* [count], page-aligned; NULL for count 0 */
     size_t count;
     struct wk_arena *arena; /* NULL: private memory */
+    struct queue *queue;    /* NULL: pages of the host */
 };
 
 int pages_init(struct pages *pages, size_t count, bool shared); /* WK_ENOMEM */
+
+/* Pages of this queue's device: those of pages_init where the host reads its memory; else device
+ * memory that is never given back, in which the queue writes the zeros. `queue` is borrowed. */
+int pages_place(struct pages *pages, struct queue *queue, size_t count, bool shared);
 
 /* Private, with a file in folder `dir` as home (tensor/mapped.h). Not to be dropped. */
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err);

@@ -1,8 +1,8 @@
 #include "libworker/parallel/sharded.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "libworker/device/device.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded_blocks.h"
@@ -86,16 +86,17 @@ static void bind_pointers(struct sharded *s)
 static int allocate(struct sharded *s, struct error *err)
 {
     size_t n = (size_t)s->model->n_params;
+    struct queue *queue = s->model->queue;
     bool apart = !sharded_keeps_grads(s);
-    int rc = pages_init(&s->param_pages, s->plan.padded, true);
-    rc = rc ? rc : pages_init(&s->grad_pages, s->plan.padded, true);
+    int rc = pages_place(&s->param_pages, queue, s->plan.padded, true);
+    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->plan.padded, true);
     if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
     else if (!rc)
-        rc = pages_init(&s->own_param_pages, s->plan.shard, false);
+        rc = pages_place(&s->own_param_pages, queue, s->plan.shard, false);
     if (rc && s->options.offload_params && err->code)
         return rc;
-    rc = rc ? rc : pages_init(&s->own_grad_pages, apart ? s->plan.shard : 0, false);
+    rc = rc ? rc : pages_place(&s->own_grad_pages, queue, apart ? s->plan.shard : 0, false);
     s->params = s->param_pages.data;
     s->grads = s->grad_pages.data;
     s->own_params = s->own_param_pages.data;
@@ -123,7 +124,8 @@ static int fill_unit(struct sharded *s, int unit, struct error *err)
 static void keep_row(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    memcpy(s->own_params + u->shard, sharded_row(s, s->params, unit), u->row * sizeof(float));
+    queue_copy(s->model->queue, s->own_params + u->shard, sharded_row(s, s->params, unit),
+               u->row * sizeof(float));
     if (sharded_frees_params(s) || narrowing_on(&s->options.narrowing))
         sharded_drop(s, &s->param_pages, unit);
     else
@@ -167,6 +169,7 @@ static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
 static void sharded_close(void *self)
 {
     struct sharded *s = self;
+    (void)queue_finish(s->model->queue, NULL);
     sharded_low_fini(s);
     groups_close(&s->groups);
     pages_fini(&s->param_pages);
@@ -247,6 +250,8 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
 static int sharded_meet(void *self, struct wk_comm *comm)
 {
     struct sharded *s = self;
+    if (!s->param_pages.arena)
+        return 0; /* memory that collectives do not use in place */
     int rc = wk_comm_register(comm, s->param_pages.arena);
     if (!rc)
         rc = wk_comm_register(comm, s->grad_pages.arena);

@@ -1,7 +1,7 @@
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_unit.h"
@@ -14,11 +14,26 @@ static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 }
 
 /* Pages are counted in floats; units begin and end at even places. */
-static int new_arena(size_t count, bool shared, struct pages *pages, uint16_t **ret)
+static int new_arena(const struct sharded *s, size_t count, bool shared, struct pages *pages,
+                     uint16_t **ret)
 {
-    int rc = pages_init(pages, (count + 1) / 2, shared);
+    int rc = pages_place(pages, s->model->queue, (count + 1) / 2, shared);
     *ret = (uint16_t *)pages->data;
     return rc;
+}
+
+/* Zeros. */
+static int new_floats(const struct sharded *s, size_t count, float **ret)
+{
+    void *data = NULL;
+    int rc = device_zeros_new(s->model->queue, count * sizeof(**ret), &data, NULL);
+    *ret = data;
+    return rc;
+}
+
+static void free_floats(const struct sharded *s, float *data, size_t count)
+{
+    device_memory_free(queue_device(s->model->queue), data, count * sizeof(*data));
 }
 
 static void drop_unit(const struct sharded *s, const struct pages *pages, int unit)
@@ -29,18 +44,17 @@ static void drop_unit(const struct sharded *s, const struct pages *pages, int un
 static int allocate(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
-    int rc = new_arena(s->plan.padded, true, &low->param_pages, &low->params);
+    int rc = new_arena(s, s->plan.padded, true, &low->param_pages, &low->params);
     for (int i = 0; i < s->model->n_params; i++)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
-    low->vectors = calloc(low->n_vectors + 1, sizeof(*low->vectors));
-    if (rc || !low->vectors || !s->options.narrowing.grads)
-        return low->vectors ? rc : WK_ENOMEM;
-    rc = new_arena(s->plan.padded, true, &low->grad_pages, &low->grads);
+    rc = rc ? rc : new_floats(s, low->n_vectors, &low->vectors);
+    if (rc || !s->options.narrowing.grads)
+        return rc;
+    rc = new_arena(s, s->plan.padded, true, &low->grad_pages, &low->grads);
     low->own_grads = low->grads;
     if (!rc && !sharded_keeps_grads(s))
-        rc = new_arena(s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
-    low->wide = malloc(PIECE * sizeof(*low->wide));
-    return low->wide ? rc : WK_ENOMEM;
+        rc = new_arena(s, s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
+    return rc ? rc : new_floats(s, PIECE, &low->wide);
 }
 
 int sharded_low_init(struct sharded *s, struct error *err)
@@ -68,8 +82,8 @@ void sharded_low_fini(struct sharded *s)
     pages_fini(&s->low.param_pages);
     pages_fini(&s->low.grad_pages);
     pages_fini(&s->low.own_grad_pages);
-    free(s->low.wide);
-    free(s->low.vectors);
+    free_floats(s, s->low.wide, PIECE);
+    free_floats(s, s->low.vectors, s->low.n_vectors);
     s->low = (struct sharded_low){0};
 }
 
@@ -84,8 +98,9 @@ int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work)
     const struct shard_unit *u = &s->plan.units[unit];
     const struct narrowing *narrowing = &s->options.narrowing;
     uint16_t *own = row_of(s, s->low.params, unit);
-    narrow_write(narrowing, own, s->own_params + u->shard, u->row,
-                 u->offset + u->row * (size_t)s->options.part);
+    narrow_write(narrowing, s->model->queue, own,
+                 (struct narrow_source){s->own_params + u->shard, u->row,
+                                        u->offset + u->row * (size_t)s->options.part});
     return wk_all_gather(s->comm, own, s->low.params + u->place, u->row, narrowing->type, ret_work);
 }
 

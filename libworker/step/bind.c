@@ -60,9 +60,11 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
                     !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };
-    if (!model_is_custom(model) && !model->seed_waits)
-        model_seed(model, seed);
-    int rc = strategy_init(&unit->strategy, model, &options, err);
+    int rc = model_move(model, ctx->compute.queue, err);
+    if (!rc && !model_is_custom(model) && !model->seed_waits)
+        rc = model_seed(model, seed);
+    if (!rc)
+        rc = strategy_init(&unit->strategy, model, &options, err);
     connect_model(unit);
     return rc;
 }
@@ -73,10 +75,9 @@ static int bind_unit(struct unit *unit, bool again, struct error *err)
     int rc = bind_model(unit, again, err);
     if (rc || !unit->optimizer)
         return rc;
-    rc = strategy_bind(&unit->strategy, unit->optimizer, err);
-    if (!rc)
-        connect_optimizer(unit);
-    return rc;
+    optimizer_move(unit->optimizer, unit->ctx->compute.queue);
+    connect_optimizer(unit);
+    return strategy_bind(&unit->strategy, unit->optimizer, err);
 }
 
 int bind_again(struct wk_context *ctx, struct error *err)
@@ -89,8 +90,8 @@ int bind_again(struct wk_context *ctx, struct error *err)
             break;
         strategy_fini(&unit->strategy);
         if (!model_is_custom(unit->model))
-            model_seed(unit->model, unit->model->seed);
-        rc = bind_unit(unit, true, err);
+            rc = model_seed(unit->model, unit->model->seed);
+        rc = rc ? rc : bind_unit(unit, true, err);
     }
     return rc || !ctx->group.comm ? rc : units_meet(ctx, err);
 }
@@ -128,9 +129,11 @@ int bind_all(struct wk_context *ctx, struct error *err)
     return 0;
 }
 
+/* Its memory is gone. */
 static void disconnect(struct unit *unit)
 {
     if (unit_of_optimizer(unit->optimizer) == unit) {
+        optimizer_move(unit->optimizer, NULL);
         unit->optimizer->unit = NULL;
         unit->optimizer->ear = (struct error_ear){0};
     }
@@ -139,6 +142,7 @@ static void disconnect(struct unit *unit)
         unit->model->unit = NULL;
         if (unit->recomputes)
             wk_model_recompute(unit->model, false);
+        (void)model_move(unit->model, NULL, NULL);
     }
 }
 
@@ -148,7 +152,7 @@ void bind_undo(struct wk_context *ctx)
     for (int i = 0; i < ctx->prepared.n_loaders; i++)
         ctx->prepared.loaders[i]->owner = NULL;
     units_each(unit, ctx) {
-        disconnect(unit);
         strategy_fini(&unit->strategy);
+        disconnect(unit);
     }
 }

@@ -11,7 +11,7 @@
  *                         agree_memory
  *   a generation ends     gather, break
  *   a step                window; save, report, state, stop
- *   what there is         bind; owned, prepared, unit, sums, mixed, cut, shards, membership;
+ *   what there is         bind; compute, owned, prepared, unit, sums, mixed, cut, shards, membership;
  *                         failure, notice, phase, clock, signal
  *
  * Models are units (unit.h), each with its own window of gradients. Parameters and optimizer state
@@ -35,6 +35,7 @@
 #include "libworker/session/session.h"
 #include "libworker/step/agree_kernels.h"
 #include "libworker/step/boundary.h"
+#include "libworker/step/compute.h"
 #include "libworker/step/cut.h"
 #include "libworker/step/failure.h"
 #include "libworker/step/membership.h"
@@ -57,6 +58,7 @@ struct wk_context {
     struct failure failure;
     struct membership group;
     struct kernels kernels;
+    struct compute compute;
     struct stop stop;
     struct saving saving;
     struct reports reports;
@@ -78,6 +80,7 @@ struct context_seams {
         *session; /* owned by the context from the call on, also on failure; may be NULL */
     bool quiet;   /* no progress lines, and notices only to the program */
     const struct kernel_table *kernels; /* replaces the best of this machine; or NULL */
+    struct device *device; /* replaces the CPU; the caller's, freed after the context; or NULL */
 };
 int context_open(const struct wk_options *options, const struct context_seams *seams,
                  struct wk_context **ret_ctx);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/crc32c.h"
+#include "libworker/device/device.h"
 #include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/agree_memory.h"
 #include "libworker/step/context.h"
@@ -31,8 +32,9 @@ static void touch(float *data, size_t count)
 static void touch_state(struct wk_context *ctx)
 {
     struct unit *unit;
+    bool pages = device_host_reads(ctx->compute.device); /* other memory is there once it is made */
     units_each(unit, ctx) {
-        struct wk_optimizer *o = unit->optimizer;
+        struct wk_optimizer *o = pages ? unit->optimizer : NULL;
         strategy_clear(&unit->strategy);
         for (int s = 0; o && !o->mapped && s < o->ops->n_states; s++)
             touch(o->state[s], o->count);

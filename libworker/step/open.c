@@ -141,6 +141,8 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
         rc = place_read(seams->environment, &ctx->place, err);
     ctx->group.rank = ctx->place.rank; /* for messages, also of a rank that never joins */
     if (!rc)
+        rc = compute_init(&ctx->compute, seams->device, err);
+    if (!rc)
         rc = open_session(ctx, seams, err);
     if (!rc)
         rc = context_join(ctx, err);
@@ -254,6 +256,7 @@ int wk_close(struct wk_context *ctx)
     for (int i = 0; i < ctx->prepared.n_units; i++)
         free(ctx->prepared.configs[i]);
     owned_free(ctx);
+    compute_fini(&ctx->compute);
     if (ctx->session)
         ctx->session->ops->free(ctx->session);
     report_close(ctx);

@@ -112,7 +112,7 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
     float *device_params = sent(device, queue, params, bytes);
     float *device_grads = sent(device, queue, trial->grads, bytes);
     uint16_t *device_low = sent(device, queue, low, low_bytes);
-    CHECK(graph_model_move(graph_model_of(model), device, NULL) == 0);
+    CHECK(model_move(model, queue, NULL) == 0);
     CHECK(model_bind(model, device_params, device_grads) == 0);
     CHECK(model_set_compute(model, trial->type, device_low, NULL) == 0);
     set_up(model, trial);
@@ -121,7 +121,6 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
         CHECK(model_backward(model, 2, NULL) == 0);
     }
     decode(model, trial);
-    CHECK(queue_finish(graph_model_of(model)->place.queue, NULL) == 0);
     CHECK(queue_read(queue, trial->grads, device_grads, bytes, NULL) == 0);
     wk_model_free(model);
     device_memory_free(device, device_params, bytes);

@@ -1,0 +1,32 @@
+#include "libworker/parallel/arena.h"
+
+#include <worker/comm.h>
+
+#include "libworker/device/device.h"
+
+int arena_init(struct arena *arena, struct queue *queue, size_t count, struct error *err)
+{
+    size_t bytes = count * sizeof(*arena->data);
+    void *data = NULL;
+    *arena = (struct arena){.queue = queue, .count = count};
+    if (!device_host_reads(queue_device(queue))) {
+        int rc = device_zeros_new(queue, bytes, &data, err);
+        arena->data = data;
+        return rc;
+    }
+    int rc = wk_arena_new(bytes, &arena->shared);
+    if (rc)
+        return error_set(err, rc, "no memory for %zu gradients", count);
+    arena->data = wk_arena_data(arena->shared);
+    return 0;
+}
+
+void arena_fini(struct arena *arena)
+{
+    if (arena->shared)
+        wk_arena_free(arena->shared);
+    else if (arena->data)
+        device_memory_free(queue_device(arena->queue), arena->data,
+                           arena->count * sizeof(*arena->data));
+    *arena = (struct arena){0};
+}
