@@ -14,19 +14,9 @@ static bool is_matrix(const struct optimizer_segment *segment)
     return segment->param->dims >= 2;
 }
 
-static struct kernel_factored factored_of(const struct optimizer_segment *segment,
-                                          const float *grads, float grad_scale)
+static int64_t rows_of(const struct optimizer_segment *segment)
 {
-    bool matrix = is_matrix(segment);
-    int64_t rows = matrix ? segment->param->shape[0] : 1;
-    return (struct kernel_factored){
-        .rows = rows,
-        .cols = (int64_t)segment->count / rows,
-        .grads = grads,
-        .row = matrix ? segment->own[ROW] : NULL,
-        .col = segment->own[matrix ? COL : VECTOR],
-        .grad_scale = grad_scale,
-    };
+    return is_matrix(segment) ? segment->param->shape[0] : 1;
 }
 
 /* 1 / sqrt(row[i] / mean of row) and 1 / sqrt(col[j]): their product is 1 / sqrt of algorithm 4's
@@ -43,27 +33,53 @@ static void inverse_roots(const struct kernel_factored *f, float *rows, float *c
         cols[j] = 1.0f / sqrtf(f->col[j]);
 }
 
-static void adafactor_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                           const struct kernel_update *update, float grad_scale)
+static void adafactor_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                              struct optimizer_numbers *ret)
 {
     const struct wk_adafactor_options *a = &o->options.adafactor;
-    struct kernel_factored f = factored_of(segment, update->grads, grad_scale);
-    float *rows = o->scratch, *cols = o->scratch + f.rows;
-    double count = (double)segment->count, rate = wk_optimizer_rate(o) * segment->rate_scale;
-    double decay = 1 - pow((double)o->steps, -a->decay_power);
+    int64_t rows = rows_of(segment);
+    ret->adafactor = (struct adafactor_numbers){
+        .rows = rows,
+        .cols = (int64_t)segment->count / rows,
+        .is_matrix = is_matrix(segment),
+        .relative = a->relative,
+        .rate = wk_optimizer_rate(o) * segment->rate_scale,
+        .weight_decay = segment->weight_decay,
+        .clip = a->clip,
+        .epsilon2 = a->epsilon2,
+        .decay = (float)(1 - pow((double)o->steps, -a->decay_power)),
+        .epsilon1 = (float)a->epsilon1,
+    };
+}
 
-    o->kernels->factored_moments(&f, (float)decay, (float)a->epsilon1);
+static void adafactor_update(const struct optimizer_numbers *n, const struct kernel_update *update,
+                             float grad_scale)
+{
+    const struct adafactor_numbers *a = &n->adafactor;
+    const struct kernel_table *kernels = n->kernels;
+    struct kernel_factored f = {
+        .rows = a->rows,
+        .cols = a->cols,
+        .grads = update->grads,
+        .row = a->is_matrix ? n->own[ROW] : NULL,
+        .col = n->own[a->is_matrix ? COL : VECTOR],
+        .grad_scale = grad_scale,
+    };
+    float *rows = n->scratch, *cols = n->scratch + f.rows;
+    double count = (double)update->count, rate = a->rate;
+
+    kernels->factored_moments(&f, a->decay, a->epsilon1);
     inverse_roots(&f, rows, cols);
     if (a->relative)
         rate *=
-            fmax(a->epsilon2, sqrt(o->kernels->sum_squares(update->params, update->count) / count));
+            fmax(a->epsilon2, sqrt(kernels->sum_squares(update->params, update->count) / count));
     double step = rate;
     if (a->clip > 0) {
-        double root_mean = sqrt(o->kernels->factored_squares(&f, rows, cols) / count);
+        double root_mean = sqrt(kernels->factored_squares(&f, rows, cols) / count);
         step /= isnan(root_mean) ? root_mean : fmax(1, root_mean / a->clip);
     }
-    struct kernel_blend keep_step = {(float)(1 - rate * segment->weight_decay), (float)step};
-    o->kernels->factored_apply(&f, rows, cols, &keep_step, update->params);
+    struct kernel_blend keep_step = {(float)(1 - rate * a->weight_decay), (float)step};
+    kernels->factored_apply(&f, rows, cols, &keep_step, update->params);
 }
 
 static struct optimizer_shape adafactor_shape(const struct optimizer_segment *segment, int state)
@@ -77,15 +93,16 @@ static struct optimizer_shape adafactor_shape(const struct optimizer_segment *se
 
 static size_t adafactor_scratch(const struct optimizer_segment *segment)
 {
-    struct kernel_factored f = factored_of(segment, NULL, 1);
-    return (size_t)(f.rows + f.cols);
+    int64_t rows = rows_of(segment);
+    return (size_t)rows + segment->count / (size_t)rows;
 }
 
 static const struct optimizer_ops adafactor_ops = {
     .name = "adafactor",
     .n_states = 3,
     .state_names = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq"},
-    .step = adafactor_step,
+    .numbers = adafactor_numbers,
+    .update = adafactor_update,
     .whole_tensors = true,
     .state_shape = adafactor_shape,
     .scratch = adafactor_scratch,

@@ -5,61 +5,67 @@
 
 #include "libworker/optim/adam.h"
 
-void adam_update(const struct wk_optimizer *o, const struct adam_numbers *numbers,
-                 const struct kernel_update *update)
+struct kernel_adamw adam_kernel(const struct wk_optimizer *o, const struct adam_rates *rates)
 {
-    const struct wk_adamw_options *a = numbers->options;
-    double rate = numbers->rate, t = (double)o->steps;
-    struct kernel_adamw kernel = {
+    const struct wk_adamw_options *a = rates->options;
+    double rate = rates->rate, t = (double)o->steps;
+    return (struct kernel_adamw){
         .beta1 = (float)a->beta1,
         .beta2 = (float)a->beta2,
         .epsilon = (float)a->epsilon,
         .step_size = (float)(rate / (1 - pow(a->beta1, t))),
         .inv_root2 = (float)(1 / sqrt(1 - pow(a->beta2, t))),
-        .keep = numbers->decoupled ? (float)(1 - rate * numbers->weight_decay) : 1.0f,
-        .l2 = numbers->decoupled ? 0.0f : (float)numbers->weight_decay,
-        .grad_scale = numbers->grad_scale,
+        .keep = rates->decoupled ? (float)(1 - rate * rates->weight_decay) : 1.0f,
+        .l2 = rates->decoupled ? 0.0f : (float)rates->weight_decay,
     };
-    o->kernels->adamw(&kernel, update);
 }
 
-static void step_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                         const struct kernel_update *update, float grad_scale, bool decoupled)
+void adam_update(const struct optimizer_numbers *n, const struct kernel_update *update,
+                 float grad_scale)
 {
-    struct adam_numbers numbers = {
+    struct kernel_adamw kernel = n->adamw;
+    kernel.grad_scale = grad_scale;
+    n->kernels->adamw(&kernel, update);
+}
+
+static struct kernel_adamw kernel_of(const struct wk_optimizer *o,
+                                     const struct optimizer_segment *segment, bool decoupled)
+{
+    struct adam_rates rates = {
         .options = &o->options.adamw,
         .rate = wk_optimizer_rate(o) * segment->rate_scale,
         .weight_decay = segment->weight_decay,
         .decoupled = decoupled,
-        .grad_scale = grad_scale,
     };
-    adam_update(o, &numbers, update);
+    return adam_kernel(o, &rates);
 }
 
-static void adam_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      const struct kernel_update *update, float grad_scale)
+static void adam_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                         struct optimizer_numbers *ret)
 {
-    step_segment(o, segment, update, grad_scale, false);
+    ret->adamw = kernel_of(o, segment, false);
 }
 
-static void adamw_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                       const struct kernel_update *update, float grad_scale)
+static void adamw_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                          struct optimizer_numbers *ret)
 {
-    step_segment(o, segment, update, grad_scale, true);
+    ret->adamw = kernel_of(o, segment, true);
 }
 
 static const struct optimizer_ops adam_ops = {
     .name = "adam",
     .n_states = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
-    .step = adam_step,
+    .numbers = adam_numbers,
+    .update = adam_update,
 };
 
 static const struct optimizer_ops adamw_ops = {
     .name = "adamw",
     .n_states = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
-    .step = adamw_step,
+    .numbers = adamw_numbers,
+    .update = adam_update,
 };
 
 int adam_moments_check(const struct wk_adamw_options *a, struct error *err)

@@ -1,6 +1,8 @@
 #include <math.h>
 
+#include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
+#include "libworker/optim/verdict.h"
 
 static const double CLIP_EPSILON = 1e-6; /* torch.nn.utils.clip_grad_norm_'s */
 
@@ -24,4 +26,99 @@ void clip_clamp(float *grads, size_t count, float limit)
         g = g > limit ? limit : g;
         grads[i] = g < -limit ? -limit : g;
     }
+}
+
+struct clip_args {
+    struct clip_grads grads;
+    double *ret;
+    const struct verdict_values *at;
+    double most;
+    float factor;
+};
+
+static size_t piece_of(const struct clip_grads *g, size_t done)
+{
+    return g->count - done < CLIP_PIECE ? g->count - done : CLIP_PIECE;
+}
+
+static double low_squares(const struct clip_grads *g)
+{
+    double squares = 0;
+    for (size_t done = 0, n; done < g->count; done += n) {
+        n = piece_of(g, done);
+        g->kernels->widen(g->scratch, g->type, g->low + done, n);
+        squares += g->kernels->sum_squares(g->scratch, n);
+    }
+    return squares;
+}
+
+static void run_measure(struct queue *queue, const void *args)
+{
+    const struct clip_args *a = args;
+    const struct clip_grads *g = &a->grads;
+    (void)queue;
+    *a->ret = g->low ? low_squares(g) : clip_sum_squares(g->kernels, g->grads, g->count);
+}
+
+static void run_limit(struct queue *queue, const void *args)
+{
+    const struct clip_args *a = args;
+    const struct clip_grads *g = &a->grads;
+    float limit = (float)(a->most / a->at->scale);
+    (void)queue;
+    if (!(a->at->finite > 0))
+        return;
+    if (!g->low)
+        clip_clamp(g->grads, g->count, limit);
+    for (size_t done = 0, n; g->low && done < g->count; done += n) {
+        n = piece_of(g, done);
+        g->kernels->widen(g->scratch, g->type, g->low + done, n);
+        clip_clamp(g->scratch, n, limit);
+        g->kernels->narrow(g->low + done, g->type, g->scratch, n);
+    }
+}
+
+static void run_scale(struct queue *queue, const void *args)
+{
+    const struct clip_args *a = args;
+    (void)queue;
+    a->grads.kernels->scale(a->grads.grads, a->factor, a->grads.count);
+}
+
+/* `use`: of the gradients. */
+static void enqueue(struct queue *queue, const struct clip_args *args, enum device_use use,
+                    struct device_launch launch)
+{
+    const struct clip_grads *g = &args->grads;
+    const void *grads = g->low ? (const void *)g->low : g->grads;
+    struct device_range ranges[] = {
+        {grads, g->count * (g->low ? sizeof(*g->low) : sizeof(*g->grads)), use},
+        {g->scratch, g->low ? CLIP_PIECE * sizeof(*g->scratch) : 0, DEVICE_SCRATCH},
+        {args->ret, args->ret ? sizeof(*args->ret) : 0, DEVICE_WRITE},
+        {args->at, args->at ? sizeof(*args->at) : 0, DEVICE_READ},
+    };
+    launch.args = args;
+    launch.args_bytes = sizeof(*args);
+    launch.ranges = ranges;
+    launch.n_ranges = 4;
+    queue_launch(queue, &launch);
+}
+
+void clip_measure(struct queue *queue, const struct clip_grads *grads, double *ret)
+{
+    enqueue(queue, &(struct clip_args){.grads = *grads, .ret = ret}, DEVICE_READ,
+            (struct device_launch){.name = "sum squares", .run = run_measure});
+}
+
+void clip_limit(struct queue *queue, const struct clip_grads *grads,
+                const struct verdict_values *at, double most)
+{
+    enqueue(queue, &(struct clip_args){.grads = *grads, .at = at, .most = most}, DEVICE_UPDATE,
+            (struct device_launch){.name = "limit gradients", .run = run_limit});
+}
+
+void clip_scale(struct queue *queue, const struct clip_grads *grads, float factor)
+{
+    enqueue(queue, &(struct clip_args){.grads = *grads, .factor = factor}, DEVICE_UPDATE,
+            (struct device_launch){.name = "scale gradients", .run = run_scale});
 }

@@ -1,26 +1,33 @@
 /* Lion: Chen et al. 2023, algorithm 2. */
 #include "libworker/optim/optimizer.h"
 
-static void lion_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      const struct kernel_update *update, float grad_scale)
+static void lion_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                         struct optimizer_numbers *ret)
 {
     const struct wk_lion_options *l = &o->options.lion;
     double rate = wk_optimizer_rate(o) * segment->rate_scale;
-    struct kernel_lion kernel = {
+    ret->lion = (struct kernel_lion){
         .beta1 = (float)l->beta1,
         .beta2 = (float)l->beta2,
         .rate = (float)rate,
         .keep = (float)(1 - rate * segment->weight_decay),
-        .grad_scale = grad_scale,
     };
-    o->kernels->lion(&kernel, update);
+}
+
+static void lion_update(const struct optimizer_numbers *n, const struct kernel_update *update,
+                        float grad_scale)
+{
+    struct kernel_lion kernel = n->lion;
+    kernel.grad_scale = grad_scale;
+    n->kernels->lion(&kernel, update);
 }
 
 static const struct optimizer_ops lion_ops = {
     .name = "lion",
     .n_states = 1,
     .state_names = {"exp_avg"},
-    .step = lion_step,
+    .numbers = lion_numbers,
+    .update = lion_update,
 };
 
 int wk_lion_new(const struct wk_lion_options *options, struct wk_optimizer **ret_optimizer)

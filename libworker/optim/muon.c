@@ -78,51 +78,69 @@ static int64_t smaller_side(const struct param *param)
     return param->shape[0] < param->shape[1] ? param->shape[0] : param->shape[1];
 }
 
-static void matrix_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                        float *params, const float *grads, float grad_scale)
+static void muon_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                         struct optimizer_numbers *ret)
 {
     const struct wk_muon_options *m = &o->options.muon;
-    const struct kernel_table *k = o->kernels;
-    const int64_t *size = segment->param->shape;
-    size_t count = segment->count, square = (size_t)smaller_side(segment->param);
-    float *momentum = segment->own[MOMENTUM], *update = o->scratch;
-    float *const room[3] = {update + 2 * count, update + 2 * count + square * square,
-                            update + count};
-    float fresh = (1 - (float)m->momentum) * grad_scale, kept = (float)m->momentum;
-    double rate = wk_optimizer_rate(o) * segment->rate_scale;
-
-    k->blend(momentum, &(struct kernel_blend){kept, fresh}, momentum, grads, count);
-    k->blend(update,
-             m->nesterov ? &(struct kernel_blend){fresh, kept} : &(struct kernel_blend){0, 1},
-             grads, momentum, count);
-    double norm = sqrt(k->sum_squares(update, count));
-    k->scale(update, (float)(1 / (norm + NORM_EPSILON)), count);
-    newton_schulz(k, size, update, room);
-    double larger = (double)count / (double)square;
-    k->blend(params,
-             &(struct kernel_blend){(float)(1 - rate * segment->weight_decay),
-                                    (float)(-rate * UPDATE_SIZE * sqrt(larger))},
-             params, update, count);
-}
-
-static void muon_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                      const struct kernel_update *update, float grad_scale)
-{
-    if (is_matrix(segment)) {
-        matrix_step(o, segment, update->params, update->grads, grad_scale);
-        return;
-    }
-    struct adam_numbers numbers = {
-        .options = &o->options.muon.others,
+    struct adam_rates others = {
+        .options = &m->others,
         .rate = wk_optimizer_rate(o) * segment->rate_scale,
         .weight_decay = segment->weight_decay,
         .decoupled = true,
-        .grad_scale = grad_scale,
     };
+    if (!is_matrix(segment)) {
+        ret->muon = (struct muon_numbers){.others = adam_kernel(o, &others)};
+        return;
+    }
+    ret->muon = (struct muon_numbers){
+        .is_matrix = true,
+        .nesterov = m->nesterov,
+        .momentum = (float)m->momentum,
+        .size = {segment->param->shape[0], segment->param->shape[1]},
+        .square = (size_t)smaller_side(segment->param),
+        .rate = others.rate,
+        .weight_decay = others.weight_decay,
+    };
+}
+
+static void matrix_update(const struct optimizer_numbers *n, const struct kernel_update *u,
+                          float grad_scale)
+{
+    const struct muon_numbers *m = &n->muon;
+    const struct kernel_table *k = n->kernels;
+    size_t count = u->count, square = m->square;
+    float *momentum = n->own[MOMENTUM], *update = n->scratch;
+    float *const room[3] = {update + 2 * count, update + 2 * count + square * square,
+                            update + count};
+    float fresh = (1 - m->momentum) * grad_scale, kept = m->momentum;
+
+    k->blend(momentum, &(struct kernel_blend){kept, fresh}, momentum, u->grads, count);
+    k->blend(update,
+             m->nesterov ? &(struct kernel_blend){fresh, kept} : &(struct kernel_blend){0, 1},
+             u->grads, momentum, count);
+    double norm = sqrt(k->sum_squares(update, count));
+    k->scale(update, (float)(1 / (norm + NORM_EPSILON)), count);
+    newton_schulz(k, m->size, update, room);
+    double larger = (double)count / (double)square;
+    k->blend(u->params,
+             &(struct kernel_blend){(float)(1 - m->rate * m->weight_decay),
+                                    (float)(-m->rate * UPDATE_SIZE * sqrt(larger))},
+             u->params, update, count);
+}
+
+static void muon_update(const struct optimizer_numbers *n, const struct kernel_update *update,
+                        float grad_scale)
+{
+    if (n->muon.is_matrix) {
+        matrix_update(n, update, grad_scale);
+        return;
+    }
+    struct kernel_adamw kernel = n->muon.others;
     struct kernel_update others = *update;
-    others.state[0] = segment->own[AVG];
-    others.state[1] = segment->own[AVG_SQ];
-    adam_update(o, &numbers, &others);
+    kernel.grad_scale = grad_scale;
+    others.state[0] = n->own[AVG];
+    others.state[1] = n->own[AVG_SQ];
+    n->kernels->adamw(&kernel, &others);
 }
 
 static struct optimizer_shape muon_shape(const struct optimizer_segment *segment, int state)
@@ -148,7 +166,8 @@ static const struct optimizer_ops muon_ops = {
     .name = "muon",
     .n_states = 3,
     .state_names = {"momentum_buffer", "exp_avg", "exp_avg_sq"},
-    .step = muon_step,
+    .numbers = muon_numbers,
+    .update = muon_update,
     .whole_tensors = true,
     .state_shape = muon_shape,
     .scratch = muon_scratch,

@@ -4,14 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <worker/precision.h>
 #include <worker/worker.h>
 
 #include "common/base/str.h"
 #include "libworker/device/cpu.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/state.h"
-#include "libworker/precision/noise.h"
 
 /* Also after work that failed. */
 static void unbind(struct wk_optimizer *o)
@@ -229,25 +227,12 @@ static void cut_segments(struct wk_optimizer *o, const struct param *params, int
     o->n_segments = n;
 }
 
-static size_t elements(const struct optimizer_shape *shape)
+size_t optimizer_elements(const struct optimizer_shape *shape)
 {
     size_t count = shape->dims ? 1 : 0;
     for (int i = 0; i < shape->dims; i++)
         count *= (size_t)shape->shape[i];
     return count;
-}
-
-/* Scratch of so many floats, if it has none. */
-static int allocate_scratch(struct wk_optimizer *o, size_t count, struct error *err)
-{
-    void *scratch = NULL;
-    if (o->scratch)
-        return 0;
-    if (device_memory_new(queue_device(o->queue), count * sizeof(float), &scratch, NULL))
-        return error_set(err, WK_ENOMEM, "no memory for the work of %s", o->ops->name);
-    o->scratch = scratch;
-    o->scratch_count = count;
-    return 0;
 }
 
 /* Allocate each tensor's own state and find the largest scratch. */
@@ -260,7 +245,7 @@ static int allocate_own(struct wk_optimizer *o, struct error *err)
             struct optimizer_segment *segment = &o->segments[i];
             for (int s = 0; s < o->ops->n_states; s++) {
                 struct optimizer_shape shape = o->ops->state_shape(segment, s);
-                size_t count = elements(&shape);
+                size_t count = optimizer_elements(&shape);
                 total += pass ? 0 : count;
                 segment->own[s] = pass && count ? next : NULL;
                 next = pass ? next + count : NULL;
@@ -275,7 +260,7 @@ static int allocate_own(struct wk_optimizer *o, struct error *err)
         if (!o->own)
             return err && err->code ? err->code : WK_ENOMEM;
     }
-    return allocate_scratch(o, scratch + 1, err);
+    return state_scratch(o, scratch + 1, err);
 }
 
 static int allocate_flat(struct wk_optimizer *o, struct error *err)
@@ -330,102 +315,6 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
     return rc;
 }
 
-/* Of params[offset, offset + count). */
-static void write_copy(const struct wk_optimizer *o, const float *params, size_t offset,
-                       size_t count)
-{
-    const struct optimizer_copy *copy = &o->copy;
-    if (!copy->low)
-        return;
-    if (copy->stochastic)
-        wk_narrow_stochastic(copy->low + offset, params + offset, count,
-                             noise_of_step(copy->seed, o->steps), o->first + offset);
-    else
-        o->kernels->narrow_stream(copy->low + offset, copy->type, params + offset, count);
-}
-
-static struct kernel_update update_of(const struct wk_optimizer *o,
-                                      const struct optimizer_segment *part, float *params,
-                                      const float *grads)
-{
-    struct kernel_update update = {.params = params, .grads = grads, .count = part->count};
-    if (o->ops->whole_tensors)
-        return update;
-    for (int i = 0; i < o->ops->n_states; i++)
-        update.state[i] = o->state[i] + part->offset;
-    if (o->copy.low && !o->copy.stochastic) {
-        update.low = o->copy.low + part->offset;
-        update.type = o->copy.type;
-    }
-    return update;
-}
-
-/* A frozen group is not touched. */
-static void step_part(struct wk_optimizer *o, const struct optimizer_segment *part, float *params,
-                      const float *grads, float grad_scale)
-{
-    struct kernel_update update = update_of(o, part, params + part->offset, grads);
-    bool moves = part->rate_scale > 0;
-    if (moves)
-        o->ops->step(o, part, &update, grad_scale);
-    if (!moves || !update.low)
-        write_copy(o, params, part->offset, part->count);
-    state_passed(o, params, part->offset + part->count);
-}
-
-/* In pieces that stay in cache where tensors may be cut. */
-static void step_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                         float *params, const float *grads, float grad_scale)
-{
-    size_t most = o->ops->whole_tensors ? segment->count : OPTIMIZER_CHUNK;
-    struct optimizer_segment part = *segment;
-    for (size_t done = 0; done < segment->count; done += part.count) {
-        part.offset = segment->offset + done;
-        part.count = segment->count - done < most ? segment->count - done : most;
-        step_part(o, &part, params, grads + part.offset, grad_scale);
-    }
-}
-
-int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, float grad_scale,
-                   struct error *err)
-{
-    if (!o->segments)
-        return error_set(err, WK_ESTATE, "the optimizer has no parameters yet: prepare it first");
-    o->steps++;
-    for (int i = 0; i < o->n_segments; i++)
-        step_segment(o, &o->segments[i], params, grads, grad_scale);
-    state_done(o, params);
-    return 0;
-}
-
-static void step_segment_low(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                             float *params, const struct optimizer_low *low, float grad_scale)
-{
-    struct optimizer_segment part = *segment;
-    for (size_t done = 0; done < segment->count; done += part.count) {
-        size_t left = segment->count - done;
-        part.offset = segment->offset + done;
-        part.count = left < OPTIMIZER_CHUNK ? left : OPTIMIZER_CHUNK;
-        o->kernels->widen(o->scratch, low->type, low->grads + part.offset, part.count);
-        step_part(o, &part, params, o->scratch, grad_scale);
-    }
-}
-
-int optimizer_step_low(struct wk_optimizer *o, float *params, const struct optimizer_low *low,
-                       float grad_scale, struct error *err)
-{
-    if (!o->segments || o->ops->whole_tensors)
-        return error_set(err, WK_ESTATE, "narrow gradients need a prepared element-wise optimizer");
-    int rc = allocate_scratch(o, OPTIMIZER_CHUNK, err);
-    if (rc)
-        return rc;
-    o->steps++;
-    for (int i = 0; i < o->n_segments; i++)
-        step_segment_low(o, &o->segments[i], params, low, grad_scale);
-    state_done(o, params);
-    return 0;
-}
-
 int optimizer_set_copy(struct wk_optimizer *o, const struct optimizer_copy *copy, struct error *err)
 {
     if (!o->segments)
@@ -436,11 +325,6 @@ int optimizer_set_copy(struct wk_optimizer *o, const struct optimizer_copy *copy
                          "copies are in bf16 or f16, rounded by chance in bf16 only");
     o->copy = *copy;
     return 0;
-}
-
-void optimizer_write_copy(struct wk_optimizer *o, const float *params)
-{
-    write_copy(o, params, 0, o->count);
 }
 
 static struct optimizer_view view_of_own(const struct wk_optimizer *o, int state,
@@ -454,7 +338,7 @@ static struct optimizer_view view_of_own(const struct wk_optimizer *o, int state
         struct optimizer_shape shape = o->ops->state_shape(segment, state);
         view.dims = shape.dims;
         memcpy(view.shape, shape.shape, sizeof(view.shape));
-        view.count = elements(&shape);
+        view.count = optimizer_elements(&shape);
         view.data = segment->own[state];
     }
     return view;

@@ -31,6 +31,7 @@ enum {
 
 struct param;
 struct queue;
+struct verdict_values;
 
 /* Segments are in order and cover the range. */
 struct optimizer_segment {
@@ -50,15 +51,47 @@ struct optimizer_shape {
     int64_t shape[OPTIMIZER_DIMS_MAX];
 };
 
+struct adafactor_numbers {
+    int64_t rows, cols;
+    bool is_matrix, relative;
+    double rate, weight_decay, clip, epsilon2;
+    float decay, epsilon1;
+};
+
+struct muon_numbers {
+    bool is_matrix, nesterov;
+    float momentum;
+    int64_t size[2];
+    size_t square; /* the smaller side */
+    double rate, weight_decay;
+    struct kernel_adamw others; /* of what is no matrix */
+};
+
+/* What one step does to a segment, as its launches need it. grad_scale of kernels is open. */
+struct optimizer_numbers {
+    const struct kernel_table *kernels;
+    float *own[OPTIMIZER_STATES_MAX]; /* the segment's */
+    float *scratch;                   /* of whole_tensors */
+    union {
+        struct kernel_adamw adamw;
+        struct kernel_sgd sgd;
+        struct kernel_lion lion;
+        struct adafactor_numbers adafactor;
+        struct muon_numbers muon;
+    };
+};
+
 struct optimizer_ops {
     const char *name;                              /* "adamw" */
     int n_states;                                  /* of them in state_names */
     const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
-    /* One segment of one step, or any part of it where tensors may be cut; `steps` already counts
-     * this step (first step: 1). The state is the segment's own, or in `update` where tensors may
-     * be cut; there the copy may be asked for too. */
-    void (*step)(struct wk_optimizer *, const struct optimizer_segment *,
-                 const struct kernel_update *update, float grad_scale);
+    /* Fill in the union for a segment; `steps` already counts this step (first step: 1). */
+    void (*numbers)(const struct wk_optimizer *, const struct optimizer_segment *,
+                    struct optimizer_numbers *ret);
+    /* In a launch: one segment, or any part of it where tensors may be cut. The state is numbers'
+     * own, or in `update` where tensors may be cut; there the copy may be asked for too. */
+    void (*update)(const struct optimizer_numbers *, const struct kernel_update *update,
+                   float grad_scale);
 
     bool whole_tensors; /* then these two are not NULL: */
     struct optimizer_shape (*state_shape)(const struct optimizer_segment *, int state);
@@ -142,19 +175,25 @@ void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimize
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);
 
-/* One step over the bound range at the present rate: params[count] are updated from grads[count] *
- * grad_scale. Clipping and unscaling therefore cost nothing extra, and the copy is written in the
- * same pass. Both pointers are to the first element of the range. WK_ESTATE if not bound. */
+/* Gradients of a range, and what the step multiplies them with. Clipping and unscaling therefore
+ * cost nothing extra. */
+struct optimizer_gradients {
+    const float *grads;  /* NULL: narrow ones, of element-wise optimizers only */
+    const uint16_t *low; /* bf16 or f16, widened piece by piece */
+    enum wk_dtype type;
+    float scale;                          /* unless `verdict` has it */
+    const struct verdict_values *verdict; /* of the place; if it does not apply, nothing changes */
+};
+
+/* Enqueue one step over the bound range at the present rate: params[count] are updated, and the copy
+ * is written in the same pass. All pointers are to the first element of the range. WK_ESTATE if not
+ * bound, WK_ENOMEM. optimizer_take_back: its verdict was that it does not apply; it is not counted.
+ * optimizer_step: with float gradients and a scale of the host's. */
+int optimizer_enqueue(struct wk_optimizer *optimizer, float *params,
+                      const struct optimizer_gradients *gradients, struct error *err);
+void optimizer_take_back(struct wk_optimizer *optimizer);
 int optimizer_step(struct wk_optimizer *optimizer, float *params, const float *grads,
                    float grad_scale, struct error *err);
-
-/* The same from gradients in bf16 or f16, widened piece by piece. Element-wise optimizers only. */
-struct optimizer_low {
-    const uint16_t *grads;
-    enum wk_dtype type;
-};
-int optimizer_step_low(struct wk_optimizer *optimizer, float *params,
-                       const struct optimizer_low *low, float grad_scale, struct error *err);
 
 /* Let every step write a low-precision copy (NULL: no longer). optimizer_write_copy writes it now,
  * after parameters were set by other means. The next optimizer_bind removes it. WK_EINVAL for a

@@ -1,31 +1,39 @@
 /* Stochastic gradient descent with momentum (Sutskever et al. 2013), as torch.optim.SGD. */
 #include "libworker/optim/optimizer.h"
 
-static void sgd_step(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                     const struct kernel_update *update, float grad_scale)
+static void sgd_numbers(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                        struct optimizer_numbers *ret)
 {
     const struct wk_sgd_options *s = &o->options.sgd;
-    struct kernel_sgd kernel = {
+    ret->sgd = (struct kernel_sgd){
         .rate = (float)(wk_optimizer_rate(o) * segment->rate_scale),
         .momentum = (float)s->momentum,
         .weight_decay = (float)segment->weight_decay,
-        .grad_scale = grad_scale,
         .nesterov = s->nesterov,
         .first = o->steps == 1,
     };
-    o->kernels->sgd(&kernel, update);
+}
+
+static void sgd_update(const struct optimizer_numbers *n, const struct kernel_update *update,
+                       float grad_scale)
+{
+    struct kernel_sgd kernel = n->sgd;
+    kernel.grad_scale = grad_scale;
+    n->kernels->sgd(&kernel, update);
 }
 
 static const struct optimizer_ops sgd_ops = {
     .name = "sgd",
-    .step = sgd_step,
+    .numbers = sgd_numbers,
+    .update = sgd_update,
 };
 
 static const struct optimizer_ops sgd_momentum_ops = {
     .name = "sgd",
     .n_states = 1,
     .state_names = {"momentum_buffer"},
-    .step = sgd_step,
+    .numbers = sgd_numbers,
+    .update = sgd_update,
 };
 
 static int check_sgd(const struct wk_sgd_options *s, struct error *err)

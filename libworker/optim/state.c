@@ -56,3 +56,15 @@ void state_done(struct wk_optimizer *o, const float *params)
         mapped_give_back(o->own, 0, o->own_count);
     o->behind = 0;
 }
+
+int state_scratch(struct wk_optimizer *o, size_t count, struct error *err)
+{
+    void *scratch = NULL;
+    if (o->scratch)
+        return 0;
+    if (device_memory_new(queue_device(o->queue), count * sizeof(float), &scratch, NULL))
+        return error_set(err, WK_ENOMEM, "no memory for the work of %s", o->ops->name);
+    o->scratch = scratch;
+    o->scratch_count = count;
+    return 0;
+}

@@ -290,10 +290,13 @@ static int sharded_update(void *self, struct wk_optimizer *optimizer, float scal
                           struct error *err)
 {
     struct sharded *s = self;
-    const struct optimizer_low low = {s->low.own_grads, s->options.narrowing.type};
-    if (low.grads)
-        return optimizer_step_low(optimizer, s->own_params, &low, scale, err);
-    return optimizer_step(optimizer, s->own_params, s->own_grads, scale, err);
+    const struct optimizer_gradients sums = {
+        .grads = s->low.own_grads ? NULL : s->own_grads,
+        .low = s->low.own_grads,
+        .type = s->options.narrowing.type,
+        .scale = scale,
+    };
+    return optimizer_enqueue(optimizer, s->own_params, &sums, err);
 }
 
 static int sharded_set_hook(void *self, const struct wk_gradient_hook *hook)

@@ -345,7 +345,7 @@ static void a_replica_is_all_it_takes(void)
     }
 }
 
-/* The optimizer of the first model's part: in step LEAVES_IN both parts have been updated when the
+/* The optimizer of the first model's part: in step LEAVES_IN both parts are being updated when the
  * communicator breaks, and neither rank has the other's new part yet.
  */
 struct breaker {
@@ -357,13 +357,13 @@ struct breaker {
 
 static struct breaker breakers[2]; /* by rank of generation 1 */
 
-static void update_then_break(struct wk_optimizer *optimizer,
-                              const struct optimizer_segment *segment,
-                              const struct kernel_update *update, float grad_scale)
+static void break_at_update(const struct wk_optimizer *optimizer,
+                            const struct optimizer_segment *segment,
+                            struct optimizer_numbers *ret)
 {
     struct wk_context *ctx = unit_of_optimizer(optimizer)->ctx;
     struct breaker *breaker = &breakers[ctx->group.rank];
-    breaker->original->step(optimizer, segment, update, grad_scale);
+    breaker->original->numbers(optimizer, segment, ret);
     if (ctx->group.generation != 1)
         return;
     atomic_fetch_or(&breaker->gang->signal, 1 << ctx->group.rank);
@@ -383,7 +383,7 @@ static bool breaks_after_update(void *arg, struct wk_context *ctx, enum pair_pla
         return false;
     breaker->original = optimizer->ops;
     breaker->ops = *optimizer->ops;
-    breaker->ops.step = update_then_break;
+    breaker->ops.numbers = break_at_update;
     optimizer->ops = &breaker->ops;
     return false;
 }

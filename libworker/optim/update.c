@@ -1,0 +1,259 @@
+/* The launches of a step: one for each segment (optimizer.h). */
+#include <string.h>
+
+#include <worker/precision.h>
+
+#include "libworker/device/device.h"
+#include "libworker/optim/optimizer.h"
+#include "libworker/optim/state.h"
+#include "libworker/optim/verdict.h"
+#include "libworker/precision/noise.h"
+
+/* The low-precision copy of what a launch updates. */
+struct copy_args {
+    const struct kernel_table *kernels;
+    uint16_t *low; /* NULL: none is wanted */
+    enum wk_dtype type;
+    bool stochastic;
+    uint64_t noise;
+    size_t first; /* place in the model of the first element */
+};
+
+static struct copy_args copy_of(const struct wk_optimizer *o, size_t offset)
+{
+    const struct optimizer_copy *copy = &o->copy;
+    return (struct copy_args){
+        .kernels = o->kernels,
+        .low = copy->low ? copy->low + offset : NULL,
+        .type = copy->type,
+        .stochastic = copy->stochastic,
+        .noise = copy->stochastic ? noise_of_step(copy->seed, o->steps) : 0,
+        .first = o->first + offset,
+    };
+}
+
+/* Elements [done, done + count) of it. */
+static void write_copy(const struct copy_args *copy, const float *params, size_t done, size_t count)
+{
+    if (!copy->low)
+        return;
+    if (copy->stochastic)
+        wk_narrow_stochastic(copy->low + done, params + done, count, copy->noise,
+                             copy->first + done);
+    else
+        copy->kernels->narrow_stream(copy->low + done, copy->type, params + done, count);
+}
+
+struct update_args {
+    struct optimizer_numbers numbers;
+    void (*update)(const struct optimizer_numbers *, const struct kernel_update *, float);
+    struct kernel_update whole; /* the segment, without a copy; grads NULL: narrow ones */
+    const uint16_t *low_grads;
+    enum wk_dtype low_type;
+    float *wide; /* [OPTIMIZER_CHUNK], where those are widened */
+    struct copy_args copy;
+    bool whole_tensor; /* which is updated at once, and copied then */
+    bool moves;        /* false: a frozen group is not touched */
+    float scale;       /* unless `verdict` has it */
+    const struct verdict_values *verdict;
+    struct wk_optimizer *mapped; /* whose state is given back as it is used, or NULL */
+    size_t offset;
+};
+_Static_assert(sizeof(struct update_args) <= LAUNCH_ARGS_MAX_BYTES,
+               "a launch copies its arguments");
+
+/* Elements [done, done + count) of the segment. */
+static struct kernel_update part_of(const struct update_args *a, size_t done, size_t count)
+{
+    struct kernel_update part = a->whole;
+    part.params += done;
+    part.count = count;
+    for (int i = 0; i < 2; i++)
+        part.state[i] = part.state[i] ? part.state[i] + done : NULL;
+    if (part.grads) {
+        part.grads += done;
+    } else {
+        a->numbers.kernels->widen(a->wide, a->low_type, a->low_grads + done, count);
+        part.grads = a->wide;
+    }
+    if (a->copy.low && !a->copy.stochastic && !a->whole_tensor) {
+        part.low = a->copy.low + done;
+        part.type = a->copy.type;
+    }
+    return part;
+}
+
+/* In pieces that stay in cache where tensors may be cut. */
+static void run_update(struct queue *queue, const void *args)
+{
+    const struct update_args *a = args;
+    float scale = a->verdict ? (float)a->verdict->scale : a->scale;
+    size_t most = a->whole_tensor ? a->whole.count : OPTIMIZER_CHUNK;
+    (void)queue;
+    if (a->verdict && !(a->verdict->applies > 0))
+        return;
+    for (size_t done = 0, n; done < a->whole.count; done += n) {
+        n = a->whole.count - done < most ? a->whole.count - done : most;
+        struct kernel_update part = part_of(a, done, n);
+        if (a->moves)
+            a->update(&a->numbers, &part, scale);
+        if (!a->moves || !part.low)
+            write_copy(&a->copy, a->whole.params, done, n);
+        if (a->mapped)
+            state_passed(a->mapped, a->whole.params - a->offset, a->offset + done + n);
+    }
+}
+
+/* A launch while it is put together. */
+struct ranges {
+    struct device_range list[LAUNCH_RANGES_MAX];
+    int count;
+};
+
+static void add(struct ranges *ranges, const void *at, size_t bytes, enum device_use use)
+{
+    if (at && bytes)
+        ranges->list[ranges->count++] = (struct device_range){at, bytes, use};
+}
+
+static void add_gradients(struct ranges *ranges, const struct update_args *a)
+{
+    size_t count = a->whole.count;
+    add(ranges, a->whole.grads, count * sizeof(float), DEVICE_READ);
+    if (a->whole.grads)
+        return;
+    add(ranges, a->low_grads, count * sizeof(*a->low_grads), DEVICE_READ);
+    add(ranges, a->wide, OPTIMIZER_CHUNK * sizeof(float), DEVICE_SCRATCH);
+}
+
+static void add_states(struct ranges *ranges, const struct wk_optimizer *o,
+                       const struct optimizer_segment *segment, const struct update_args *a)
+{
+    size_t count = segment->count;
+    for (int i = 0; i < 2; i++)
+        add(ranges, a->whole.state[i], count * sizeof(float), DEVICE_UPDATE);
+    for (int i = 0; i < o->ops->n_states && a->whole_tensor; i++) {
+        struct optimizer_shape shape = o->ops->state_shape(segment, i);
+        add(ranges, segment->own[i], optimizer_elements(&shape) * sizeof(float), DEVICE_UPDATE);
+    }
+    add(ranges, a->numbers.scratch, o->scratch_count * sizeof(float), DEVICE_SCRATCH);
+}
+
+static struct update_args args_of(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                                  float *params, const struct optimizer_gradients *g)
+{
+    size_t offset = segment->offset;
+    struct update_args a = {
+        .numbers.kernels = o->kernels,
+        .update = o->ops->update,
+        .whole = {.params = params + offset,
+                  .grads = g->grads ? g->grads + offset : NULL,
+                  .count = segment->count},
+        .copy = copy_of(o, offset),
+        .whole_tensor = o->ops->whole_tensors,
+        .moves = segment->rate_scale > 0,
+        .scale = g->scale,
+        .verdict = g->verdict,
+        .mapped = o->mapped ? o : NULL,
+        .offset = offset,
+    };
+    if (!g->grads) {
+        a.low_grads = g->low + offset;
+        a.low_type = g->type;
+        a.wide = o->scratch;
+    }
+    if (o->ops->whole_tensors) {
+        memcpy(a.numbers.own, segment->own, sizeof(a.numbers.own));
+        a.numbers.scratch = o->scratch;
+    }
+    for (int i = 0; i < o->ops->n_states && !o->ops->whole_tensors; i++)
+        a.whole.state[i] = o->state[i] + offset;
+    if (a.moves)
+        o->ops->numbers(o, segment, &a.numbers);
+    return a;
+}
+
+/* All that an update writes may also stay as it is. */
+static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                            float *params, const struct optimizer_gradients *g)
+{
+    struct update_args a = args_of(o, segment, params, g);
+    struct ranges ranges = {.count = 0};
+    size_t count = segment->count;
+    add(&ranges, a.whole.params, count * sizeof(float), a.moves ? DEVICE_UPDATE : DEVICE_READ);
+    add_gradients(&ranges, &a);
+    add_states(&ranges, o, segment, &a);
+    add(&ranges, a.copy.low, count * sizeof(*a.copy.low), DEVICE_UPDATE);
+    add(&ranges, g->verdict, sizeof(*g->verdict), DEVICE_READ);
+    queue_launch(o->queue, &(struct device_launch){.name = o->ops->name,
+                                                   .run = run_update,
+                                                   .args = &a,
+                                                   .args_bytes = sizeof(a),
+                                                   .ranges = ranges.list,
+                                                   .n_ranges = ranges.count});
+}
+
+static int check_bound(const struct wk_optimizer *o, const struct optimizer_gradients *g,
+                       struct error *err)
+{
+    if (!o->segments)
+        return error_set(err, WK_ESTATE, "the optimizer has no parameters yet: prepare it first");
+    if (!g->grads && o->ops->whole_tensors)
+        return error_set(err, WK_ESTATE, "narrow gradients need an element-wise optimizer");
+    return 0;
+}
+
+int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimizer_gradients *g,
+                      struct error *err)
+{
+    int rc = check_bound(o, g, err);
+    if (!rc && !g->grads)
+        rc = state_scratch(o, OPTIMIZER_CHUNK, err);
+    if (rc)
+        return rc;
+    o->steps++;
+    for (int i = 0; i < o->n_segments; i++)
+        enqueue_segment(o, &o->segments[i], params, g);
+    state_done(o, params);
+    return 0;
+}
+
+void optimizer_take_back(struct wk_optimizer *o)
+{
+    o->steps--;
+}
+
+int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, float grad_scale,
+                   struct error *err)
+{
+    const struct optimizer_gradients g = {.grads = grads, .scale = grad_scale};
+    return optimizer_enqueue(o, params, &g, err);
+}
+
+struct rewrite_args {
+    struct copy_args copy;
+    const float *params;
+    size_t count;
+};
+
+static void run_rewrite(struct queue *queue, const void *args)
+{
+    const struct rewrite_args *a = args;
+    (void)queue;
+    write_copy(&a->copy, a->params, 0, a->count);
+}
+
+void optimizer_write_copy(struct wk_optimizer *o, const float *params)
+{
+    struct ranges ranges = {.count = 0};
+    struct copy_args copy = copy_of(o, 0);
+    struct rewrite_args args = {copy, params, o->count};
+    add(&ranges, params, o->count * sizeof(*params), DEVICE_READ);
+    add(&ranges, copy.low, o->count * sizeof(*copy.low), DEVICE_WRITE);
+    queue_launch(o->queue, &(struct device_launch){.name = "copy parameters",
+                                                   .run = run_rewrite,
+                                                   .args = &args,
+                                                   .args_bytes = sizeof(args),
+                                                   .ranges = ranges.list,
+                                                   .n_ranges = ranges.count});
+}
