@@ -64,9 +64,48 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
         rc = pass_prepare(m, m->waiting, batch, err);
     if (!rc)
         rc = run_launches(&m->run, m->waiting, 0, m->waiting->n_forward, err);
-    if (!rc)
+    if (!rc && ret_loss)
         rc = total_loss(m, batch, ret_loss, err);
     return rc;
+}
+
+struct total_args {
+    const double *sums;
+    double *to;
+    int n;
+    double weights[GRAPH_NAMED_MAX], divisors[GRAPH_NAMED_MAX];
+};
+_Static_assert(sizeof(struct total_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
+
+static void run_total(struct queue *queue, const void *args)
+{
+    const struct total_args *a = args;
+    double total = 0;
+    (void)queue;
+    for (int i = 0; i < a->n; i++)
+        total += a->sums[i] * a->weights[i] / a->divisors[i];
+    *a->to = total;
+}
+
+/* total_loss on the device. */
+static void graph_keep_loss(struct wk_model *model, double *to)
+{
+    struct graph_model *m = of(model);
+    struct total_args args = {numbers_at(m->place.numbers), to, m->graph->n_losses, {0}, {0}};
+    for (int i = 0; i < args.n; i++) {
+        args.weights[i] = loss_weight(m->graph, i);
+        args.divisors[i] = loss_divisor(m->graph, &model->batch, i);
+    }
+    struct device_range ranges[] = {
+        {args.sums, (size_t)args.n * sizeof(*args.sums), DEVICE_READ},
+        {to, sizeof(*to), DEVICE_WRITE},
+    };
+    queue_launch(m->place.queue, &(struct device_launch){.name = "total the losses",
+                                                         .run = run_total,
+                                                         .args = &args,
+                                                         .args_bytes = sizeof(args),
+                                                         .ranges = ranges,
+                                                         .n_ranges = 2});
 }
 
 static int graph_backward(struct wk_model *model, double scale, struct error *err)
@@ -236,6 +275,7 @@ static const struct model_ops graph_ops = {
     .count = graph_count,
     .decode = &graph_decode_ops,
     .move = graph_move,
+    .keep_loss = graph_keep_loss,
 };
 
 static void add_param(struct graph_model *m, const struct graph_param *from)

@@ -387,12 +387,21 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
         return rc;
     double loss = 0;
     if (batch->samples > 0)
-        rc = model->ops->forward(model, &model->batch, &loss, err);
+        rc = model->ops->forward(model, &model->batch, ret_loss ? &loss : NULL, err);
     if (rc)
         return rc;
     model->forward_done = true;
-    *ret_loss = loss;
+    if (ret_loss)
+        *ret_loss = loss;
     return 0;
+}
+
+void model_keep_loss(struct wk_model *model, double *to)
+{
+    if (model->batch.samples > 0)
+        model->ops->keep_loss(model, to);
+    else
+        queue_fill(model->queue, to, 0, sizeof(*to));
 }
 
 int model_backward(struct wk_model *model, double scale, struct error *err)

@@ -63,6 +63,7 @@ struct model_ops {
     double (*count)(const struct wk_model *, const struct wk_batch *);
     const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
     void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */
+    void (*keep_loss)(struct wk_model *, double *to); /* as model_keep_loss; where there is move */
 };
 
 struct model_block {
@@ -181,10 +182,15 @@ void model_announce(struct wk_model *model, int index);
  * cross-entropy summed over all positions except those with target WK_IGNORED, divided by
  * batch->denominator (0: the number of such positions). Keeps the activations for one backward
  * pass; their memory grows to the largest batch so far. The batch's arrays must live until then.
- * samples 0 has loss 0. WK_EINVAL for a token outside the vocabulary or a length outside 1…context,
+ * samples 0 has loss 0. With ret_loss NULL
+ * nothing waits for the loss, if there is a keep_loss. WK_EINVAL for a token outside the vocabulary or a length outside 1…context,
  * WK_ESTATE unbound, WK_ENOMEM. */
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                   struct error *err);
+
+/* Enqueue *to, in memory of the model's place, from the loss of the last forward pass. The model
+ * computes on a queue. */
+void model_keep_loss(struct wk_model *model, double *to);
 
 /* grads += scale * d(loss of the last forward)/d(params). Once per forward pass: WK_ESTATE
  * otherwise. With samples 0 adds nothing and still announces every gradient.

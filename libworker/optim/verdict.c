@@ -33,6 +33,17 @@ void verdict_clear(struct verdict *verdict)
         numbers_clear(verdict->numbers, verdict->queue);
 }
 
+int verdict_fetch(struct verdict *verdict, const struct verdict_values **ret_values,
+                  struct error *err)
+{
+    const double *values;
+    numbers_fetch(verdict->numbers, verdict->queue);
+    int rc = numbers_wait(verdict->numbers, &values, err);
+    if (!rc)
+        *ret_values = (const struct verdict_values *)(const void *)values;
+    return rc;
+}
+
 struct verdict_args {
     struct verdict_values *at;
     double number;
@@ -51,6 +62,30 @@ static void enqueue(const struct verdict *verdict, const char *name,
                                                          .args_bytes = sizeof(args),
                                                          .ranges = &range,
                                                          .n_ranges = 1});
+}
+
+static void run_add_loss(struct queue *queue, const void *args)
+{
+    const struct verdict_args *a = args;
+    struct verdict_values *v = a->at;
+    (void)queue;
+    v->loss = (double)((float)v->loss + (float)(v->pass * a->number));
+}
+
+void verdict_add_loss(struct verdict *verdict, double share)
+{
+    enqueue(verdict, "add a loss", run_add_loss, (struct verdict_args){.number = share});
+}
+
+int verdict_take_loss(struct verdict *verdict, double *ret_loss, struct error *err)
+{
+    const struct verdict_values *values;
+    int rc = verdict_fetch(verdict, &values, err);
+    if (rc)
+        return rc;
+    *ret_loss = values->loss;
+    queue_fill(verdict->queue, &verdict->at->loss, 0, sizeof(verdict->at->loss));
+    return 0;
 }
 
 static void run_open(struct queue *queue, const void *args)
@@ -106,15 +141,4 @@ static void run_judge(struct queue *queue, const void *args)
 void verdict_judge(struct verdict *verdict, double loss)
 {
     enqueue(verdict, "judge the sums", run_judge, (struct verdict_args){.number = loss});
-}
-
-int verdict_fetch(struct verdict *verdict, const struct verdict_values **ret_values,
-                  struct error *err)
-{
-    const double *values;
-    numbers_fetch(verdict->numbers, verdict->queue);
-    int rc = numbers_wait(verdict->numbers, &values, err);
-    if (!rc)
-        *ret_values = (const struct verdict_values *)(const void *)values;
-    return rc;
 }

@@ -22,7 +22,8 @@ struct verdict_values {
     double squares; /* of the sums; a strategy's launches write it */
     double norm;    /* of the sums times scale, as last measured; 0 before */
     double finite;  /* 1: every sum was, when first measured, before any limit; else 0 */
-    double loss;    /* what launches added of the passes' losses, each sum rounded to float */
+    double pass;    /* the loss of a pass that the host was not asked for */
+    double loss;    /* the sum of such losses of the window, rounded to float after each */
     double applies; /* 1: the update is done; 0: it leaves everything as it is */
 };
 
@@ -37,6 +38,11 @@ void verdict_fini(struct verdict *verdict); /* zeroed memory is allowed */
 
 /* Zeros: for the next window. Zeroed memory is allowed. */
 void verdict_clear(struct verdict *verdict);
+
+/* A pass is done, whose loss is in `pass`: add it times `share`. Take the sum back to the host, for
+ * other ranks: waits; it is 0 here then. */
+void verdict_add_loss(struct verdict *verdict, double share);
+int verdict_take_loss(struct verdict *verdict, double *ret_loss, struct error *err);
 
 /* The sums are complete, and the caller may know whether they are finite. */
 enum verdict_sums { VERDICT_UNKNOWN, VERDICT_FINITE, VERDICT_NONFINITE };

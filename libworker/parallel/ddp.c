@@ -207,10 +207,17 @@ static void ddp_scaled(void *self, float factor, double scale)
         ddp->hook.scaled(ddp->hook.face.arg, scale);
 }
 
+static struct clip_grads sums_of(const struct ddp *ddp)
+{
+    return (struct clip_grads){
+        .kernels = ddp->model->kernels, .grads = ddp->grads, .count = ddp->model->count};
+}
+
 static void ddp_rescale(void *self, float change)
 {
     struct ddp *ddp = self;
-    ddp->model->kernels->scale(ddp->grads, change, ddp->model->count);
+    struct clip_grads sums = sums_of(ddp);
+    clip_scale(ddp->model->queue, &sums, change);
 }
 
 static void ddp_begin(void *self, struct wk_comm *comm, bool last)
@@ -251,35 +258,47 @@ static enum sums ddp_checked(const void *self)
     return own || !ddp->hook.sums ? SUMS_UNJUDGED : ddp->hook.sums(ddp->hook.face.arg);
 }
 
-static int ddp_squares(void *self, double *ret)
+static int ddp_squares(void *self)
 {
     const struct ddp *ddp = self;
-    *ret = clip_sum_squares(ddp->model->kernels, ddp->grads, ddp->model->count);
+    struct clip_grads sums = sums_of(ddp);
+    clip_measure(ddp->model->queue, &sums, &ddp->numbers->verdict.at->squares);
     return 0;
 }
 
 static int ddp_first_nonfinite(void *self, int *ret_index)
 {
-    const struct wk_model *model = ((struct ddp *)self)->model;
+    const struct ddp *ddp = self;
+    const struct wk_model *model = ddp->model;
+    double squares, *at = &ddp->numbers->verdict.at->squares;
     *ret_index = -1;
     for (int i = 0; i < model->n_params && *ret_index < 0; i++) {
         const struct param *param = &model->params[i];
-        if (!isfinite(clip_sum_squares(model->kernels, param->grad, param->count)))
+        struct clip_grads sums = {
+            .kernels = model->kernels, .grads = param->grad, .count = param->count};
+        clip_measure(model->queue, &sums, at);
+        int rc = queue_read(model->queue, &squares, at, sizeof(squares), NULL);
+        if (rc)
+            return rc;
+        if (!isfinite(squares))
             *ret_index = i;
     }
     return 0;
 }
 
-static void ddp_clamp(void *self, float limit)
+static void ddp_clamp(void *self, double most)
 {
     struct ddp *ddp = self;
-    clip_clamp(ddp->grads, ddp->model->count, limit);
+    struct clip_grads sums = sums_of(ddp);
+    clip_limit(ddp->model->queue, &sums, ddp->numbers->verdict.at, most);
 }
 
-static int ddp_update(void *self, struct wk_optimizer *optimizer, float scale, struct error *err)
+static int ddp_update(void *self, struct wk_optimizer *optimizer, struct error *err)
 {
     struct ddp *ddp = self;
-    return optimizer_step(optimizer, ddp->params, ddp->grads, scale, err);
+    const struct optimizer_gradients sums = {.grads = ddp->grads,
+                                             .verdict = ddp->numbers->verdict.at};
+    return optimizer_enqueue(optimizer, ddp->params, &sums, err);
 }
 
 /* Every rank made the same step. */

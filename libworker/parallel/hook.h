@@ -23,8 +23,8 @@
 struct kernel_table;
 struct param;
 
-/* Whether every sum of a window is finite, if it was checked. */
-enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_NONFINITE };
+/* Whether every sum of a window is finite, if it was checked; MEASURED: the device knows. */
+enum sums { SUMS_UNJUDGED, SUMS_FINITE, SUMS_NONFINITE, SUMS_MEASURED };
 
 struct grad_hook {
     struct wk_gradient_hook face;

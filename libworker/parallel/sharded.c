@@ -286,15 +286,14 @@ static const struct param *sharded_own(const void *self, int index, size_t *ret_
     return &s->own[s->own_of[index]];
 }
 
-static int sharded_update(void *self, struct wk_optimizer *optimizer, float scale,
-                          struct error *err)
+static int sharded_update(void *self, struct wk_optimizer *optimizer, struct error *err)
 {
     struct sharded *s = self;
     const struct optimizer_gradients sums = {
         .grads = s->low.own_grads ? NULL : s->own_grads,
         .low = s->low.own_grads,
         .type = s->options.narrowing.type,
-        .scale = scale,
+        .verdict = s->numbers->verdict.at,
     };
     return optimizer_enqueue(optimizer, s->own_params, &sums, err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
@@ -105,8 +106,10 @@ void sharded_scaled(void *self, float factor, double scale)
 void sharded_rescale(void *self, float change)
 {
     struct sharded *s = self;
+    struct clip_grads grads = {
+        .kernels = s->model->kernels, .grads = s->grads, .count = s->plan.padded};
     if (sharded_keeps_grads(s) && !s->low.grads)
-        s->model->kernels->scale(s->grads, change, s->plan.padded);
+        clip_scale(s->model->queue, &grads, change);
 }
 
 static void start_due(struct sharded *s)
@@ -233,45 +236,40 @@ void sharded_drain(void *self)
     s->next = -1;
 }
 
-int sharded_squares(void *self, double *ret)
+int sharded_squares(void *self)
 {
     struct sharded *s = self;
-    double squares = s->low.grads
-                         ? sharded_low_squares(s, 0, s->plan.shard)
-                         : clip_sum_squares(s->model->kernels, s->own_grads, s->plan.shard);
-    int rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
+    double squares, *at = &s->numbers->verdict.at->squares;
+    int rc = sharded_measure(s, 0, s->plan.shard, &squares);
     if (!rc)
-        *ret = squares;
-    return rc;
-}
-
-/* `own` is a piece of a parameter in this rank's shard. */
-static bool piece_finite(const struct sharded *s, const struct param *own)
-{
-    double squares = s->low.grads ? sharded_low_squares(s, own->offset, own->count)
-                                  : clip_sum_squares(s->model->kernels, own->grad, own->count);
-    return isfinite(squares);
+        rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
+    return rc ? rc : queue_write(s->model->queue, at, &squares, sizeof(squares), NULL);
 }
 
 int sharded_first_nonfinite(void *self, int *ret_index)
 {
     struct sharded *s = self;
     int32_t first = 0, none = s->model->n_params;
-    while (first < none && (s->own_of[first] < 0 || piece_finite(s, &s->own[s->own_of[first]])))
-        first++;
-    int rc = wk_all_reduce(s->whole, &first, 1, WK_I32, WK_MIN, NULL);
+    int rc = 0;
+    for (bool finite = true; first < none && finite && !rc; first += finite) {
+        double squares = 0;
+        int own = s->own_of[first];
+        if (own >= 0)
+            rc = sharded_measure(s, s->own[own].offset, s->own[own].count, &squares);
+        finite = isfinite(squares);
+    }
+    if (!rc)
+        rc = wk_all_reduce(s->whole, &first, 1, WK_I32, WK_MIN, NULL);
     if (!rc)
         *ret_index = first < none ? first : -1;
     return rc;
 }
 
-void sharded_clamp(void *self, float limit)
+void sharded_clamp(void *self, double most)
 {
     struct sharded *s = self;
-    if (s->low.grads)
-        sharded_low_clamp(s, limit);
-    else
-        clip_clamp(s->own_grads, s->plan.shard, limit);
+    struct clip_grads sums = sharded_sums(s, 0, s->plan.shard);
+    clip_limit(s->model->queue, &sums, s->numbers->verdict.at, most);
 }
 
 void sharded_clear(void *self)
@@ -279,10 +277,10 @@ void sharded_clear(void *self)
     struct sharded *s = self;
     sharded_low_clear(s);
     if (sharded_keeps_grads(s) && !sharded_low_own(s)) {
-        memset(s->grads, 0, s->plan.padded * sizeof(float));
+        queue_fill(s->model->queue, s->grads, 0, s->plan.padded * sizeof(float));
         return;
     }
     if (s->own_grads != s->grads && !s->low.grads)
-        memset(s->own_grads, 0, s->plan.shard * sizeof(float));
+        queue_fill(s->model->queue, s->own_grads, 0, s->plan.shard * sizeof(float));
     pages_drop(&s->grad_pages, 0, s->plan.padded);
 }

@@ -21,9 +21,9 @@ void sharded_drain(void *self);
 enum sums sharded_checked(const void *self);
 
 /* and a window's sums. */
-int sharded_squares(void *self, double *ret);
+int sharded_squares(void *self);
 int sharded_first_nonfinite(void *self, int *ret_index);
-void sharded_clamp(void *self, float limit);
+void sharded_clamp(void *self, double most);
 void sharded_clear(void *self);
 
 #endif

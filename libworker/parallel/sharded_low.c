@@ -2,11 +2,10 @@
 #include <string.h>
 
 #include "libworker/device/device.h"
-#include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_unit.h"
 
-enum { PIECE = 16384 }; /* elements widened at a time: they stay in cache */
+enum { PIECE = CLIP_PIECE }; /* elements widened at a time */
 
 static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 {
@@ -225,41 +224,40 @@ void sharded_low_collect(struct sharded *s, int unit)
     add_narrow(s, s->low.own_grads + u->shard, sum, u->row);
 }
 
+struct clip_grads sharded_sums(const struct sharded *s, size_t first, size_t count)
+{
+    const struct sharded_low *low = &s->low;
+    return (struct clip_grads){
+        .kernels = s->model->kernels,
+        .grads = s->own_grads + first,
+        .low = low->grads ? low->own_grads + first : NULL,
+        .type = s->options.narrowing.type,
+        .scratch = low->wide,
+        .count = count,
+    };
+}
+
+int sharded_measure(const struct sharded *s, size_t first, size_t count, double *ret)
+{
+    double *at = &s->numbers->verdict.at->squares;
+    struct clip_grads sums = sharded_sums(s, first, count);
+    clip_measure(s->model->queue, &sums, at);
+    return queue_read(s->model->queue, ret, at, sizeof(*ret), NULL);
+}
+
 /* Sums are checked for finite values before they are rounded for storing, and narrowed ones may
  * overflow then. Also, each replica has checked only its own sums. */
 int sharded_low_agree(struct sharded *s)
 {
+    double squares = 0;
     if (!s->low.grads && !s->groups.column)
         return 0;
-    int32_t nonfinite =
-        s->low.nonfinite || (s->low.grads && !isfinite(sharded_low_squares(s, 0, s->plan.shard)));
-    int rc = wk_all_reduce(s->whole, &nonfinite, 1, WK_I32, WK_MAX, NULL);
+    int rc = s->low.grads ? sharded_measure(s, 0, s->plan.shard, &squares) : 0;
+    int32_t nonfinite = s->low.nonfinite || !isfinite(squares);
+    if (!rc)
+        rc = wk_all_reduce(s->whole, &nonfinite, 1, WK_I32, WK_MAX, NULL);
     s->low.nonfinite = nonfinite;
     return rc;
-}
-
-double sharded_low_squares(const struct sharded *s, size_t first, size_t count)
-{
-    const struct kernel_table *k = s->model->kernels;
-    double squares = 0;
-    for (size_t done = 0, n; done < count; done += n) {
-        n = count - done < PIECE ? count - done : PIECE;
-        k->widen(s->low.wide, s->options.narrowing.type, s->low.own_grads + first + done, n);
-        squares += k->sum_squares(s->low.wide, n);
-    }
-    return squares;
-}
-
-void sharded_low_clamp(struct sharded *s, float limit)
-{
-    const struct kernel_table *k = s->model->kernels;
-    enum wk_dtype type = s->options.narrowing.type;
-    for (size_t done = 0, n; done < s->plan.shard; done += n) {
-        n = s->plan.shard - done < PIECE ? s->plan.shard - done : PIECE;
-        k->widen(s->low.wide, type, s->low.own_grads + done, n);
-        clip_clamp(s->low.wide, n, limit);
-        k->narrow(s->low.own_grads + done, type, s->low.wide, n);
-    }
 }
 
 void sharded_low_clear(struct sharded *s)
@@ -268,5 +266,5 @@ void sharded_low_clear(struct sharded *s)
     if (s->low.grads)
         pages_drop(&s->low.grad_pages, 0, s->low.grad_pages.count);
     if (s->low.own_grad_pages.data)
-        memset(s->low.own_grads, 0, s->plan.shard * sizeof(*s->low.own_grads));
+        queue_fill(s->model->queue, s->low.own_grads, 0, s->plan.shard * sizeof(*s->low.own_grads));
 }

@@ -16,6 +16,7 @@
 #ifndef PARALLEL_SHARDED_LOW_H
 #define PARALLEL_SHARDED_LOW_H
 
+#include "libworker/optim/clip.h"
 #include "libworker/parallel/sharded.h"
 
 /* Call it after the model's pointers are bound and initial values are set: binds the narrow
@@ -56,10 +57,10 @@ void sharded_low_collect(struct sharded *s, int unit);
 /* The window's sums are there: whether all are finite, on all ranks alike. Collective. */
 int sharded_low_agree(struct sharded *s);
 
-/* Sum of squares of elements [first, first + count) of the shard's narrow gradient; and limit them.
- */
-double sharded_low_squares(const struct sharded *s, size_t first, size_t count);
-void sharded_low_clamp(struct sharded *s, float limit);
+/* Elements [first, first + count) of the shard's gradient, whichever it is. And the sum of their
+ * squares, now: waits, and uses the verdict's. The device's failure. */
+struct clip_grads sharded_sums(const struct sharded *s, size_t first, size_t count);
+int sharded_measure(const struct sharded *s, size_t first, size_t count, double *ret);
 
 /* Drop the rest of the window's narrow gradients. */
 void sharded_low_clear(struct sharded *s);

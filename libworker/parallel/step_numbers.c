@@ -6,18 +6,20 @@
 #include "common/base/assert.h"
 #include "libworker/parallel/usage.h"
 
-int step_numbers_init(struct step_numbers *numbers, int n_params, struct error *err)
+int step_numbers_init(struct step_numbers *numbers, int n_params, struct queue *queue,
+                      struct error *err)
 {
     *numbers = (struct step_numbers){.count = STEP_NUMBERS_MAX + usage_room(n_params)};
     numbers->data = calloc(numbers->count, sizeof(*numbers->data));
     if (!numbers->data)
         return error_set(err, WK_ENOMEM, "no memory for %zu numbers of a step", numbers->count);
-    return 0;
+    return verdict_init(&numbers->verdict, queue, err);
 }
 
 void step_numbers_fini(struct step_numbers *numbers)
 {
     insist(!numbers->work);
+    verdict_fini(&numbers->verdict);
     free(numbers->data);
     *numbers = (struct step_numbers){0};
 }
@@ -52,4 +54,5 @@ void step_numbers_clear(struct step_numbers *numbers)
     insist(!numbers->work);
     if (numbers->data)
         memset(numbers->data, 0, numbers->count * sizeof(*numbers->data));
+    verdict_clear(&numbers->verdict);
 }

@@ -7,7 +7,7 @@
  *      say, use ──► start ──► wait: each is the sum over the ranks ──► clear: zeros
  *
  * They are in memory of their own, apart from the gradients, and only the host reads and writes
- * them. The strategy owns them; a table starts and awaits their sum beside its own. One thread.
+ * them. What the device works out of the sums is the verdict. The strategy owns them; a table starts and awaits their sum beside its own. One thread.
  */
 #ifndef PARALLEL_STEP_NUMBERS_H
 #define PARALLEL_STEP_NUMBERS_H
@@ -17,16 +17,18 @@
 #include <worker/comm.h>
 
 #include "common/base/error.h"
+#include "libworker/optim/verdict.h"
 
 enum { STEP_NUMBERS_MAX = 16 };
 
 struct step_numbers {
     float *data; /* [count] */
     size_t count;
-    struct wk_work *work; /* the sum that is under way, or NULL */
+    struct wk_work *work;   /* the sum that is under way, or NULL */
+    struct verdict verdict; /* on the model's queue */
 };
 
-int step_numbers_init(struct step_numbers *numbers, int n_params,
+int step_numbers_init(struct step_numbers *numbers, int n_params, struct queue *queue,
                       struct error *err);             /* WK_ENOMEM */
 void step_numbers_fini(struct step_numbers *numbers); /* zeroed memory is allowed; after wait */
 

@@ -63,7 +63,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         .fill_later = options->fill_later,
         .share = 1,
     };
-    int rc = step_numbers_init(&st->numbers, model->n_params, err);
+    int rc = step_numbers_init(&st->numbers, model->n_params, model->queue, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)

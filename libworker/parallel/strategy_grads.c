@@ -1,7 +1,5 @@
 #include "libworker/parallel/strategy_grads.h"
 
-#include <math.h>
-
 #include "common/base/assert.h"
 #include "libworker/parallel/strategy_ops.h"
 
@@ -89,15 +87,6 @@ const float *strategy_heard(const struct strategy *st)
     return st->numbers.data;
 }
 
-int strategy_finite(struct strategy *st, bool *ret)
-{
-    double squares;
-    int rc = st->sums == SUMS_UNJUDGED ? strategy_squares(st, &squares) : 0;
-    if (!rc)
-        *ret = st->sums == SUMS_FINITE;
-    return rc;
-}
-
 int strategy_first_nonfinite(struct strategy *st, int *ret_index)
 {
     return st->ops->first_nonfinite(st->memory.self, ret_index);
@@ -110,29 +99,54 @@ void strategy_drain(struct strategy *st)
         st->ops->drain(st->memory.self);
 }
 
-int strategy_squares(struct strategy *st, double *ret)
+struct verdict *strategy_verdict(struct strategy *st)
 {
-    int rc = st->ops->squares(st->memory.self, ret);
-    /* Squares of floats do not overflow a double. */
-    if (!rc && st->sums == SUMS_UNJUDGED)
-        st->sums = isfinite(*ret) ? SUMS_FINITE : SUMS_NONFINITE;
+    return &st->numbers.verdict;
+}
+
+void strategy_open(struct strategy *st, double scale)
+{
+    static const enum verdict_sums sums[] = {
+        [SUMS_UNJUDGED] = VERDICT_UNKNOWN,
+        [SUMS_FINITE] = VERDICT_FINITE,
+        [SUMS_NONFINITE] = VERDICT_NONFINITE,
+        [SUMS_MEASURED] = VERDICT_UNKNOWN,
+    };
+    insist(st->phase == STRATEGY_RESTING);
+    verdict_open(&st->numbers.verdict, scale, sums[st->sums]);
+}
+
+int strategy_measure(struct strategy *st)
+{
+    int rc = st->ops->squares(st->memory.self);
+    if (rc)
+        return rc;
+    verdict_measure(&st->numbers.verdict, st->sums == SUMS_UNJUDGED);
+    if (st->sums == SUMS_UNJUDGED)
+        st->sums = SUMS_MEASURED;
+    return 0;
+}
+
+int strategy_clamp(struct strategy *st, double most)
+{
+    int rc = st->sums == SUMS_UNJUDGED ? strategy_measure(st) : 0;
+    if (!rc)
+        st->ops->clamp(st->memory.self, most);
     return rc;
 }
 
-int strategy_clamp(struct strategy *st, float limit)
+int strategy_judge(struct strategy *st, double loss)
 {
-    bool finite;
-    int rc = strategy_finite(st, &finite);
-    if (!rc && finite)
-        st->ops->clamp(st->memory.self, limit);
+    int rc = st->sums == SUMS_UNJUDGED ? strategy_measure(st) : 0;
+    if (!rc)
+        verdict_judge(&st->numbers.verdict, loss);
     return rc;
 }
 
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                    struct error *err)
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err)
 {
     insist(st->phase == STRATEGY_RESTING);
-    return st->ops->update(st->memory.self, optimizer, (float)scale, err);
+    return st->ops->update(st->memory.self, optimizer, err);
 }
 
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err)

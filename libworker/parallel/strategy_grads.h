@@ -32,32 +32,38 @@ int strategy_finish(struct strategy *st, struct error *err);
 void strategy_say(struct strategy *st, const float *numbers, int count);
 const float *strategy_heard(const struct strategy *st);
 
-/* After the window's last finish: whether every sum of it was finite then, before anything was
- * clipped; the same on all ranks. Found out while summing (bf16, f16; ddp in float on several
- * ranks) or by strategy_squares; else by one pass over the sums that this rank updates by. The code
- * of a collective. Collective. */
-int strategy_finite(struct strategy *st, bool *ret);
-
-/* The first parameter in the model's order with a non-finite sum, or -1. A pass over all.
- * Collective. */
+/* The first parameter in the model's order with a non-finite sum, or -1. A pass over all, which
+ * waits. Collective. */
 int strategy_first_nonfinite(struct strategy *st, int *ret_index);
 
 /* Wait for whatever is under way on an aborted communicator and forget the window. */
 void strategy_drain(struct strategy *st); /* zeroed memory is allowed */
 
-/* Sum of squares of the summed gradient. Collective. */
-int strategy_squares(struct strategy *st, double *ret);
+/* What becomes of the window's sums, after its last finish (optim/verdict.h): open, then any of
+ * measure and clamp, then judge, then update; and what the device found, which waits. None of the
+ * others does, but for collectives. */
+struct verdict *strategy_verdict(struct strategy *st);
 
-/* Clamp the summed gradient to [-limit, limit], element by element, in this rank's update range. A
- * window with non-finite values stays unchanged, because clamping would hide them. As
- * strategy_finite. */
-int strategy_clamp(struct strategy *st, float limit);
+/* `scale`: factor of the sums in the update. */
+void strategy_open(struct strategy *st, double scale);
 
-/* strategy_update: one optimizer step of this rank's range, with gradients times `scale`.
+/* Sum of squares of the summed gradient, and so its norm. Collective. */
+int strategy_measure(struct strategy *st);
+
+/* Clamp the summed gradient, times the scale, to [-most, most], element by element, in this rank's
+ * update range. A window with non-finite values stays unchanged, because clamping would hide them.
+ * Collective. */
+int strategy_clamp(struct strategy *st, double most);
+
+/* Whether the update is done: `loss` and every sum are finite, before anything was clipped; the same
+ * on all ranks. The sums were checked while summing (bf16, f16; ddp in float on several ranks) or
+ * measured; else this measures them. Collective. */
+int strategy_judge(struct strategy *st, double loss);
+
+/* strategy_update: one optimizer step of this rank's range, by the verdict.
  * strategy_spread: send the others what they need of it; collective. If only strategy_spread fails,
  * this rank's range is one step ahead of theirs. */
-int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                    struct error *err);
+int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err);
 int strategy_spread(struct strategy *st, struct wk_comm *comm, struct error *err);
 
 /* Gradients and numbers of the window are not wanted any more. Zeroed memory is allowed. */

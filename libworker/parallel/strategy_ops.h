@@ -73,14 +73,15 @@ struct strategy_ops {
     void (*drain)(void *self);
     enum sums (*checked)(const void *self);
 
-    /* A window's sums. squares: of all elements, collective. first_nonfinite: the first parameter
-     * with a non-finite sum, or -1; collective. clamp: this rank's, to [-limit, limit]. update: one
-     * step of this rank's range, from gradients times `scale`. spread: collective; send the others
-     * what they need of it. clear: gradients are zero again. */
-    int (*squares)(void *self, double *ret);
+    /* A window's sums, worked on by launches. squares: of all elements, written to the verdict;
+     * collective. first_nonfinite: the first parameter with a non-finite sum, or -1; waits, and uses
+     * the verdict's squares; collective. clamp: this rank's, times the verdict's scale, to [-most,
+     * most], if they are finite. update: one step of this rank's range by the verdict. spread:
+     * collective; send the others what they need of it. clear: gradients are zero again. */
+    int (*squares)(void *self);
     int (*first_nonfinite)(void *self, int *ret_index);
-    void (*clamp)(void *self, float limit);
-    int (*update)(void *self, struct wk_optimizer *optimizer, float scale, struct error *err);
+    void (*clamp)(void *self, double most);
+    int (*update)(void *self, struct wk_optimizer *optimizer, struct error *err);
     int (*spread)(void *self, struct wk_comm *comm);
     void (*clear)(void *self);
 

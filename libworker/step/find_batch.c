@@ -59,19 +59,19 @@ static void give_back(struct wk_context *ctx)
 
 /* The result of all ranks' attempts: the worst one, so that all do the same next. A failure other
  * than for memory ends the search on all ranks. */
-enum verdict { FITS, TOO_LARGE, FAILED };
+enum outcome { FITS, TOO_LARGE, FAILED };
 
-static enum verdict verdict_of(int rc)
+static enum outcome outcome_of(int rc)
 {
     return !rc ? FITS : rc == WK_ENOMEM ? TOO_LARGE : FAILED;
 }
 
 /* 0 and the result of all ranks, or the code of the collective. */
-static int agree(struct wk_context *ctx, int rc, enum verdict *ret)
+static int agree(struct wk_context *ctx, int rc, enum outcome *ret)
 {
-    int32_t verdict = (int32_t)verdict_of(rc);
-    rc = ctx->group.comm ? wk_all_reduce(ctx->group.comm, &verdict, 1, WK_I32, WK_MAX, NULL) : 0;
-    *ret = (enum verdict)verdict;
+    int32_t outcome = (int32_t)outcome_of(rc);
+    rc = ctx->group.comm ? wk_all_reduce(ctx->group.comm, &outcome, 1, WK_I32, WK_MAX, NULL) : 0;
+    *ret = (enum outcome)outcome;
     return rc;
 }
 
@@ -80,16 +80,16 @@ static int search_batch(const struct wk_loader *loader, const struct wk_batch_se
 {
     struct wk_context *ctx = loader->owner;
     for (;;) {
-        enum verdict verdict;
+        enum outcome outcome;
         int own = attempt(loader, search, share_of(ctx, *batch), err);
-        int rc = agree(ctx, own, &verdict);
+        int rc = agree(ctx, own, &outcome);
         if (rc) {
             error_clear(err);
             return context_break(ctx, rc);
         }
-        if (verdict == FITS)
+        if (outcome == FITS)
             return 0;
-        if (verdict == FAILED)
+        if (outcome == FAILED)
             return own ? own : error_set(err, WK_EABORT, "another rank could not try a batch");
         if (share_of(ctx, *batch) == 1)
             return error_set(err, WK_ENOMEM,

@@ -77,15 +77,11 @@ static int refuse_loss(const struct wk_context *ctx, double loss, struct error *
         (long long)ctx->state.numbers.step + 1, loss);
 }
 
-int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err)
+int mixed_judge(struct unit *unit, bool finite, bool *ret_skip, struct error *err)
 {
     const struct wk_context *ctx = unit->ctx;
     double loss = (double)unit->sums.heard.loss / unit->micro;
-    bool finite;
-    int rc = sums_finite(unit, &finite);
     *ret_skip = false;
-    if (rc)
-        return rc;
     if (ctx->mixed.scales)
         return scaler_update(&unit->scaler, finite && isfinite(loss), ret_skip, err);
     if (!isfinite(loss))

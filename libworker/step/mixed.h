@@ -26,11 +26,11 @@ int mixed_open_unit(struct unit *unit, struct error *err);
 /* Factor for the loss in the next backward pass. */
 double mixed_scale(const struct unit *unit);
 
-/* Decide whether the window's complete sums can be applied. A non-finite value sets *ret_skip in
- * fp16. In other precisions, or when no loss scale helps, it is WK_EOVERFLOW and the sentence names
- * the parameter. Call it once per window. Collective when sharded; codes of collectives then have
- * no sentence. */
-int mixed_judge(struct unit *unit, bool *ret_skip, struct error *err);
+/* What follows from a window's sums, of which the update was done if they and the loss are finite. A
+ * non-finite value sets *ret_skip in fp16. In other precisions, or when no loss scale helps, it is
+ * WK_EOVERFLOW and the sentence names the parameter. Call it once per window. Collective when
+ * sharded; codes of collectives then have no sentence. */
+int mixed_judge(struct unit *unit, bool finite, bool *ret_skip, struct error *err);
 
 void mixed_numbers(const struct unit *unit, struct unit_numbers *ret);
 void mixed_adopt(struct unit *unit, const struct unit_numbers *numbers);

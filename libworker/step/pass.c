@@ -15,7 +15,7 @@ static bool is_dealt(const struct wk_context *ctx, const struct wk_batch *batch)
     return false;
 }
 
-/* A forward pass, or with `outputs` an evaluation. */
+/* A forward pass, or with `outputs` an evaluation; ret_loss NULL: of which nobody asks for the loss. */
 static void run_forward(struct unit *unit, const struct wk_batch *batch,
                         const struct wk_outputs *outputs, double *ret_loss)
 {
@@ -31,6 +31,18 @@ static void run_forward(struct unit *unit, const struct wk_batch *batch,
     (void)context_pass_failed(ctx, rc, &err);
 }
 
+/* A loss that is not asked for stays on the device: nothing waits for it. */
+static void forward(struct unit *unit, const struct wk_batch *batch, double *ret_loss)
+{
+    run_forward(unit, batch, NULL, ret_loss);
+    unit->pass_loss = ret_loss ? *ret_loss : 0;
+    unit->keeps_loss = !ret_loss && !context_idle(unit->ctx);
+    if (unit->keeps_loss)
+        sums_keep_loss(unit);
+    unit->has_loss = true;
+    unit->on_dealt = is_dealt(unit->ctx, batch);
+}
+
 int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss)
 {
     struct unit *unit = unit_of_model(model);
@@ -40,12 +52,8 @@ int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret
     struct wk_context *ctx = unit->ctx;
     if (!batch)
         return context_misuse_text(ctx, WK_EINVAL, "wk_forward was given no batch");
-    if (!context_idle(ctx)) {
-        run_forward(unit, batch, NULL, &loss);
-        unit->pass_loss = loss;
-        unit->has_loss = true;
-        unit->on_dealt = is_dealt(ctx, batch);
-    }
+    if (!context_idle(ctx))
+        forward(unit, batch, ret_loss ? &loss : NULL);
     if (ret_loss)
         *ret_loss = loss;
     return ctx->failure.sticky.code;
@@ -85,6 +93,7 @@ int wk_set_loss(struct wk_model *model, double loss)
             "wk_step");
     unit->pass_loss = loss;
     unit->has_loss = true;
+    unit->keeps_loss = false;
     return unit->ctx->failure.sticky.code;
 }
 
@@ -189,7 +198,9 @@ int wk_backward(struct wk_model *model)
         strategy_drain(&unit->strategy);
         return ctx->failure.sticky.code;
     }
-    window_end_pass(unit);
+    rc = window_end_pass(unit, &err);
+    if (rc)
+        return context_pass_failed(ctx, rc, &err);
     strategy_flush(&unit->strategy);
     unit->micro++;
     /* Sharded gradients leave their buckets before the next pass fills them. */

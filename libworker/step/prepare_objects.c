@@ -34,8 +34,8 @@ static int take_model(struct wk_context *ctx, struct wk_model *model, struct err
             return 0;
     if (ctx->prepared.n_units == NUMBERS_UNITS_MAX)
         return error_set(err, WK_EINVAL, "more than %d models", NUMBERS_UNITS_MAX);
-    ctx->prepared.units[ctx->prepared.n_units++] =
-        (struct unit){.ctx = ctx, .model = model, .sums.scale = 1, .share = 1, .loss = (double)NAN};
+    ctx->prepared.units[ctx->prepared.n_units++] = (struct unit){
+        .ctx = ctx, .model = model, .share = 1, .loss = (double)NAN, .last.loss = (double)NAN};
     return 0;
 }
 

@@ -5,7 +5,7 @@
 
 #include "common/base/assert.h"
 #include "libworker/parallel/strategy_grads.h"
-#include "libworker/step/unit.h"
+#include "libworker/step/context.h"
 
 _Static_assert((int)CONSENSUS_NUMBERS <= (int)STEP_NUMBERS_MAX, "the strategy carries them");
 
@@ -30,47 +30,94 @@ void sums_begin(struct unit *unit, bool last)
     set_phase(&unit->sums, last ? WINDOW_SUMMING : WINDOW_OPEN);
 }
 
-void sums_say(struct unit *unit)
+void sums_keep_loss(struct unit *unit)
 {
-    insist(unit->sums.phase == WINDOW_SUMMING);
-    strategy_say(&unit->strategy, unit->sums.said.numbers, CONSENSUS_NUMBERS);
+    model_keep_loss(unit->model, &strategy_verdict(&unit->strategy)->at->pass);
 }
 
-int sums_finish(struct unit *unit, struct error *err)
+void sums_add_loss(struct unit *unit, const struct pass_loss *pass)
+{
+    if (!(pass->share > 0)) /* a mean over nothing is NaN */
+        return;
+    if (pass->kept)
+        verdict_add_loss(strategy_verdict(&unit->strategy), pass->share);
+    else
+        unit->sums.said.loss += (float)(pass->loss * pass->share);
+    unit->sums.kept = unit->sums.kept || pass->kept;
+}
+
+/* Kept losses are this rank's, and join the other ones. */
+static int take_kept(struct unit *unit, struct error *err)
+{
+    double loss;
+    int rc = verdict_take_loss(strategy_verdict(&unit->strategy), &loss, err);
+    if (rc)
+        return rc;
+    unit->sums.said.loss += (float)loss;
+    unit->sums.kept = false;
+    return 0;
+}
+
+int sums_say(struct unit *unit, struct error *err)
+{
+    insist(unit->sums.phase == WINDOW_SUMMING);
+    bool alone = unit->ctx->group.world == 1;
+    int rc = unit->sums.kept && !alone ? take_kept(unit, err) : 0;
+    if (!rc)
+        strategy_say(&unit->strategy, unit->sums.said.numbers, CONSENSUS_NUMBERS);
+    return rc;
+}
+
+int sums_finish(struct unit *unit, double scale, struct error *err)
 {
     struct window_sums *sums = &unit->sums;
     int rc = strategy_finish(&unit->strategy, err);
     if (rc)
         return rc;
     memcpy(sums->heard.numbers, strategy_heard(&unit->strategy), sizeof(sums->heard.numbers));
+    strategy_open(&unit->strategy, scale);
     set_phase(sums, WINDOW_COMPLETE);
     return 0;
 }
 
-int sums_norm(struct unit *unit, double *ret)
+int sums_clip(struct unit *unit, double max_norm)
 {
-    double squares;
     insist(unit->sums.phase == WINDOW_COMPLETE);
-    int rc = strategy_squares(&unit->strategy, &squares);
-    if (!rc)
-        *ret = sqrt(squares) * unit->sums.scale;
-    return rc;
+    int rc = strategy_measure(&unit->strategy);
+    if (rc)
+        return rc;
+    unit->sums.clipped = true;
+    if (max_norm > 0)
+        verdict_clip(strategy_verdict(&unit->strategy), max_norm);
+    return 0;
 }
 
 int sums_limit(struct unit *unit, double most)
 {
     insist(unit->sums.phase == WINDOW_COMPLETE);
-    return strategy_clamp(&unit->strategy, (float)(most / unit->sums.scale));
+    return strategy_clamp(&unit->strategy, most);
 }
 
-int sums_finite(struct unit *unit, bool *ret)
+int sums_judge(struct unit *unit)
 {
-    bool finite;
     insist(unit->sums.phase == WINDOW_COMPLETE);
-    int rc = strategy_finite(&unit->strategy, &finite);
-    if (!rc)
-        *ret = finite && isfinite(unit->sums.scale);
-    return rc;
+    return strategy_judge(&unit->strategy, (double)unit->sums.heard.loss);
+}
+
+int sums_result(struct unit *unit, struct sums_result *ret, struct error *err)
+{
+    struct window_sums *sums = &unit->sums;
+    const struct verdict_values *values;
+    insist(sums->phase == WINDOW_COMPLETE);
+    int rc = verdict_fetch(strategy_verdict(&unit->strategy), &values, err);
+    if (rc)
+        return rc;
+    if (sums->kept)
+        sums->heard.loss += (float)values->loss;
+    sums->kept = false;
+    *ret = (struct sums_result){.norm = sums->clipped ? values->norm : 0,
+                                .finite = values->finite > 0 && isfinite(values->scale)};
+    return 0;
 }
 
 int sums_first_nonfinite(struct unit *unit, int *ret_index)
@@ -83,5 +130,5 @@ void sums_clear(struct unit *unit)
 {
     strategy_clear(&unit->strategy);
     set_phase(&unit->sums, WINDOW_EMPTY);
-    unit->sums = (struct window_sums){.scale = 1};
+    unit->sums = (struct window_sums){.phase = WINDOW_EMPTY};
 }

@@ -1,13 +1,13 @@
-/* The sums of a window: this rank's numbers for them, what all ranks said, and how large the summed
- * gradient is. What the host asks of a window's sums it asks here, and nothing before they are
- * complete.
+/* The sums of a window: this rank's numbers for them, what all ranks said, and what becomes of the
+ * summed gradient. What the host asks of a window's sums it asks here, and nothing before they are
+ * complete. Only sums_finish and sums_result wait.
  *
  *            begin           begin, of the last pass           finish
  *      EMPTY ───────► OPEN ────────────────────────► SUMMING ──────────► COMPLETE
  *        └────────────────────────────────────────────►
  *
  * sums_clear leads from each of them to EMPTY: the window was closed, or it is given up. A last
- * pass says its numbers in SUMMING, before its flush. Norm, limit and finite are asked in COMPLETE.
+ * pass says its numbers in SUMMING, before its flush. The rest is for COMPLETE.
  *
  * Functions that return a code are collective where the models are cut; the code is then that of a
  * collective. Owned by the program's thread.
@@ -28,7 +28,14 @@ struct window_sums {
     enum window_phase phase;
     struct consensus said;  /* this rank's */
     struct consensus heard; /* all ranks', once complete */
-    double scale; /* factor for the summed gradients in wk_step; set when they are complete */
+    bool kept;              /* the device has losses that nothing here contains yet */
+    bool clipped;           /* sums_clip was called */
+};
+
+/* What the device found out about complete sums. */
+struct sums_result {
+    double norm; /* before it was clipped; 0 if sums_clip was not called */
+    bool finite; /* the gradients, and what wk_step multiplies them with */
 };
 
 /* True from the begin of the window's last pass on. */
@@ -40,22 +47,41 @@ static inline bool sums_begun(const struct window_sums *sums)
 /* A pass of the window begins, the last one or not. */
 void sums_begin(struct unit *unit, bool last);
 
-/* In a window's last pass, before its flush. */
-void sums_say(struct unit *unit);
+/* A pass of the window has ended. `loss` times `share` is in its sum, or where `kept` that of the
+ * model's last forward pass, which only the device knows (sums_keep_loss). */
+struct pass_loss {
+    double loss, share;
+    bool kept;
+};
+void sums_add_loss(struct unit *unit, const struct pass_loss *pass);
 
-/* Wait for the sums. err has the sentence. */
-int sums_finish(struct unit *unit, struct error *err);
+/* The forward pass's loss stays on the device until then. */
+void sums_keep_loss(struct unit *unit);
 
-/* The norm of the gradient as wk_step would apply it. */
-int sums_norm(struct unit *unit, double *ret);
+/* In a window's last pass, before its flush. Where other ranks hear it, it waits for kept losses.
+ * The device's failure, with err's sentence. */
+int sums_say(struct unit *unit, struct error *err);
+
+/* Wait for the sums, which wk_step multiplies with `scale`. err has the sentence. */
+int sums_finish(struct unit *unit, double scale, struct error *err);
+
+/* Measure the norm of the gradient as wk_step would apply it, and scale it to at most max_norm; 0
+ * only measures. */
+int sums_clip(struct unit *unit, double max_norm);
 
 /* Limit each element, as wk_step would apply it, to [-most, most]. A window with non-finite values
  * stays unchanged. */
 int sums_limit(struct unit *unit, double most);
 
-/* Whether all of them, before anything was limited, and their factor are finite. And the first
- * parameter whose sum is not, or -1. */
-int sums_finite(struct unit *unit, bool *ret);
+/* Decide whether the update changes anything: only if all of them, before anything was limited,
+ * their factor and the window's loss are finite. */
+int sums_judge(struct unit *unit);
+
+/* What became of them: waits; kept losses are in `heard` then. The device's failure, with err's
+ * sentence. */
+int sums_result(struct unit *unit, struct sums_result *ret, struct error *err);
+
+/* The first parameter whose sum is not finite, or -1. */
 int sums_first_nonfinite(struct unit *unit, int *ret_index);
 
 /* They are not wanted any more: the gradients are zero again. */

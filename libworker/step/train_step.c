@@ -1,6 +1,5 @@
 /* The end of a window: its sums are awaited, clipped, and applied by the optimizer
  * (worker/worker.h). */
-#include "libworker/optim/clip.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/break.h"
@@ -16,7 +15,7 @@ static bool clamp(struct unit *unit, double max_value)
     return !rc;
 }
 
-/* At a window's end, wait for its sums. false: not the end of a window, the step in progress is
+/* At a window's end, wait for its sums over the ranks. false: not the end of a window, the step in progress is
  * lost, or the error is sticky. */
 static bool finish_sums(struct unit *unit)
 {
@@ -34,30 +33,32 @@ static bool finish_sums(struct unit *unit)
     }
     profile_begin(&ctx->reports.profile, PROFILE_EXPOSED);
     struct error err = {0};
-    int rc = sums_finish(unit, &err);
+    int rc = sums_finish(unit, 1.0 / (window_weight(unit) * mixed_scale(unit)), &err);
     profile_end(&ctx->reports.profile);
     if (rc) {
         (void)context_pass_failed(ctx, rc, &err);
         return false;
     }
-    unit->sums.scale = 1.0 / (window_weight(unit) * mixed_scale(unit));
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE);
     return !(limit > 0) || clamp(unit, limit);
 }
 
-/* Compute the norm as wk_step would apply the gradient without clipping, then clip by it; max_norm
- * 0 only measures. false: the step in progress is lost. */
+/* false: the step in progress is lost. */
 static bool clip(struct unit *unit, double max_norm)
 {
-    int rc = sums_norm(unit, &unit->norm);
-    if (rc) {
+    int rc = sums_clip(unit, max_norm);
+    if (rc)
         (void)context_break(unit->ctx, rc);
-        return false;
-    }
-    unit->clipped = true;
-    if (max_norm > 0)
-        unit->sums.scale *= clip_factor(unit->norm, max_norm);
-    return true;
+    return !rc;
+}
+
+/* Wait for the norm. 0: the step in progress is lost, or the error is sticky. */
+static double norm_now(struct unit *unit)
+{
+    struct error err = {0};
+    struct sums_result result = {0};
+    (void)context_pass_failed(unit->ctx, sums_result(unit, &result, &err), &err);
+    return result.norm;
 }
 
 int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
@@ -69,8 +70,8 @@ int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm)
     if (!(max_norm >= 0))
         (void)context_misuse_text(unit->ctx, WK_EINVAL,
                                   "wk_clip_grad_norm needs a limit above 0, or 0 only to measure");
-    if (finish_sums(unit) && clip(unit, (double)max_norm))
-        norm = unit->norm;
+    if (finish_sums(unit) && clip(unit, (double)max_norm) && ret_norm)
+        norm = norm_now(unit);
     if (ret_norm)
         *ret_norm = (float)norm;
     return unit->ctx->failure.sticky.code;
@@ -91,12 +92,15 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
     return unit->ctx->failure.sticky.code;
 }
 
-/* Apply the step to the parameters and optimizer state of this rank's part. */
-static int update(struct unit *unit, struct error *err)
+/* Apply the step to the parameters and optimizer state of this rank's part, if its sums allow it,
+ * and wait for what became of it: the only wait of a step. */
+static int update(struct unit *unit, struct sums_result *ret, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
     profile_begin(&ctx->reports.profile, PROFILE_OPTIMIZER);
-    int rc = strategy_update(&unit->strategy, unit->optimizer, unit->sums.scale, err);
+    int rc = strategy_update(&unit->strategy, unit->optimizer, err);
+    if (!rc)
+        rc = sums_result(unit, ret, err);
     profile_end(&ctx->reports.profile);
     return rc;
 }
@@ -111,27 +115,56 @@ static int spread(struct unit *unit, struct error *err)
     return rc;
 }
 
+/* What the program and the logs get of the window. */
+static void show_numbers(struct unit *unit, const struct sums_result *result)
+{
+    unit->last = (struct wk_step_numbers){window_loss(unit), result->norm, result->finite, false};
+    unit->norm = unit->sums.clipped ? result->norm : unit->norm;
+}
+
+/* The state already contains the window, or no rank contributed to it: it is left out. */
+static int leave_out(struct unit *unit, bool again)
+{
+    struct wk_context *ctx = unit->ctx;
+    struct sums_result result;
+    struct error err = {0};
+    int rc = again ? sums_result(unit, &result, &err) : 0;
+    if (rc)
+        return context_pass_failed(ctx, rc, &err);
+    if (again) {
+        result.finite = true;
+        show_numbers(unit, &result);
+    }
+    unit->stepped = again;
+    window_close(unit, WINDOW_AGAIN);
+    return ctx->failure.sticky.code;
+}
+
 /* The window's sums are complete and clipped. */
 static int step(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
     struct error err = {0};
     ctx->step.skipped = false;
-    /* The state already contains it, or no rank contributed to it. */
     bool again = window_was_taken(unit);
-    if (again || (ctx->step.ends && unit->weights == 0 && !unit->on_dealt)) {
-        unit->stepped = again;
-        window_close(unit, WINDOW_AGAIN);
-        return ctx->failure.sticky.code;
-    }
-    int rc = mixed_judge(unit, &ctx->step.skipped, &err);
+    if (again || (ctx->step.ends && unit->weights == 0 && !unit->on_dealt))
+        return leave_out(unit, again);
+    struct sums_result result;
+    int rc = sums_judge(unit);
     if (rc)
-        return rc == WK_EOVERFLOW ? context_fail(ctx, &err) : context_break(ctx, rc);
-    rc = ctx->step.skipped ? 0 : update(unit, &err);
+        return context_break(ctx, rc);
+    rc = update(unit, &result, &err);
     if (rc) {
         ctx->cut.torn = ctx->cut.is_sharded;
         return context_pass_failed(ctx, rc, &err);
     }
+    show_numbers(unit, &result);
+    rc = mixed_judge(unit, result.finite, &ctx->step.skipped, &err);
+    unit->last.skipped = ctx->step.skipped;
+    if (rc || ctx->step.skipped)
+        optimizer_take_back(unit->optimizer);
+    if (rc)
+        return rc == WK_EOVERFLOW ? context_fail(ctx, &err) : context_break(ctx, rc);
     /* This rank's part now contains the step. It counts even if the others cannot get it: the next
      * generation continues from it if every part of the model contains it. */
     rc = ctx->step.skipped ? 0 : spread(unit, &err);
@@ -162,7 +195,7 @@ int wk_step(struct wk_optimizer *optimizer)
     if (!finish_sums(unit))
         return ctx->failure.sticky.code;
     double limit = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM);
-    if (!unit->clipped && limit > 0 && !clip(unit, limit))
+    if (!unit->sums.clipped && limit > 0 && !clip(unit, limit))
         return ctx->failure.sticky.code;
     return step(unit);
 }
@@ -179,6 +212,15 @@ int wk_update(struct wk_optimizer *optimizer, double loss)
     (void)wk_set_loss(unit->model, loss);
     (void)wk_backward(unit->model);
     return wk_step(optimizer);
+}
+
+int wk_step_numbers(const struct wk_optimizer *optimizer, struct wk_step_numbers *ret)
+{
+    const struct unit *unit = unit_of_optimizer(optimizer);
+    if (!unit)
+        return unit_missing(optimizer, WK_OBJECT_OPTIMIZER, "wk_step_numbers");
+    *ret = unit->last;
+    return 0;
 }
 
 bool wk_step_taken(const struct wk_optimizer *optimizer)

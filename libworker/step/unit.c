@@ -56,7 +56,7 @@ void unit_clear(struct unit *unit)
 {
     sums_clear(unit);
     unit->micro = 0;
-    unit->clipped = unit->begun = false;
+    unit->begun = false;
     unit->weights = 0;
     unit->joined = 0; /* another window on the same data has the same weight */
 }

@@ -36,9 +36,9 @@ struct unit {
     /* The window in progress. */
     int micro;        /* backward passes in it */
     bool no_sync;     /* the program's choice, across windows */
-    bool clipped;     /* wk_clip_grad_norm was called */
     bool begun;       /* custom models: wk_grad_ready has begun this pass */
     double pass_loss; /* of the last forward pass or wk_set_loss */
+    bool keeps_loss;  /* that of the forward pass is on the device instead */
     bool has_loss;    /* one was set since the end of the last backward pass */
     double share;     /* factor of the loss for passes of means over their share; or 1 */
     double weights;   /* of all ranks, from wk_join; else 0 */
@@ -50,9 +50,10 @@ struct unit {
     int passed;                  /* windows closed since it began, or began again */
     struct unit_numbers numbers; /* windows that the state contains: done, taken */
 
-    bool stepped; /* the last wk_step updated the parameters */
-    double loss;  /* of the last window taken; NaN before one, or if no loss was set */
-    double norm;  /* of its gradient, if measured since the last report; else 0 */
+    bool stepped;                /* the last wk_step updated the parameters */
+    struct wk_step_numbers last; /* of the last window complete */
+    double loss; /* of the last window taken; NaN before one, or if no loss was set */
+    double norm; /* of its gradient, if measured since the last report; else 0 */
 };
 
 /* The unit of a prepared model or optimizer, or NULL. */

@@ -148,21 +148,31 @@ int window_begin_pass(struct unit *unit)
     return 0;
 }
 
-void window_end_pass(struct unit *unit)
+int window_end_pass(struct unit *unit, struct error *err)
 {
-    if (unit->share > 0) /* a mean over nothing is NaN */
-        unit->sums.said.loss += (float)(unit->pass_loss * unit->share);
+    const struct pass_loss pass = {unit->pass_loss, unit->share, unit->keeps_loss};
+    sums_add_loss(unit, &pass);
     if (unit->has_loss)
         unit->sums.said.losses++;
-    if (sums_begun(&unit->sums))
-        sums_say(unit);
+    window_forget_loss(unit);
+    return sums_begun(&unit->sums) ? sums_say(unit, err) : 0;
+}
+
+void window_forget_loss(struct unit *unit)
+{
     unit->pass_loss = 0;
-    unit->has_loss = false;
+    unit->has_loss = unit->keeps_loss = false;
 }
 
 double window_weight(const struct unit *unit)
 {
     return unit->weights > 0 ? unit->weights : unit->micro;
+}
+
+double window_loss(const struct unit *unit)
+{
+    const struct consensus *sums = &unit->sums.heard;
+    return sums->losses > 0 ? (double)sums->loss / window_weight(unit) : (double)NAN;
 }
 
 bool window_was_taken(const struct unit *unit)
@@ -247,19 +257,15 @@ static void make_due(struct unit *unit)
             ctx->step.scheduler_due[i] = true;
 }
 
-/* NaN if no rank has set one. */
-static double loss_of(struct unit *unit, const struct consensus *sums)
+static void remark_lossless(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    if (sums->losses > 0)
-        return (double)sums->loss / window_weight(unit);
     if (ctx->group.rank == 0 && !ctx->step.told_lossless)
         context_notice(ctx,
                        "model %d has no loss to show: a program with its own passes sets it with "
                        "wk_set_loss, before each wk_backward",
                        unit_number(unit));
     ctx->step.told_lossless = true;
-    return (double)NAN;
 }
 
 void window_close(struct unit *unit, enum window_result result)
@@ -268,7 +274,9 @@ void window_close(struct unit *unit, enum window_result result)
     const struct consensus sums = unit->sums.heard;
     hear(ctx, &sums);
     if (result == WINDOW_TAKEN) {
-        unit->loss = loss_of(unit, &sums);
+        unit->loss = window_loss(unit);
+        if (!(sums.losses > 0))
+            remark_lossless(unit);
         unit->numbers.taken++;
         make_due(unit);
     }
@@ -330,8 +338,7 @@ void window_begin_again(struct wk_context *ctx)
     units_each(unit, ctx) {
         strategy_forget(&unit->strategy);
         unit_clear(unit);
-        unit->has_loss = false;
-        unit->pass_loss = 0;
+        window_forget_loss(unit);
     }
     forget_step(ctx);
     phase_set(&ctx->step.phase, STEP_BOUNDARY);

@@ -21,6 +21,7 @@
 #include "libworker/checkpoint/numbers.h"
 #include "libworker/step/phase.h"
 
+struct error;
 struct unit;
 struct wk_context;
 struct wk_loader;
@@ -68,11 +69,15 @@ void window_deal(struct wk_context *ctx, int source);
 /* A backward pass begins. If it is the last of its window, its gradients are summed. WK_ESTATE. */
 int window_begin_pass(struct unit *unit);
 
-/* The pass's gradients are complete. Its loss joins the sums, which wk_backward finishes. */
-void window_end_pass(struct unit *unit);
+/* The pass's gradients are complete. Its loss joins the sums, which wk_backward finishes. The
+ * device's failure. window_forget_loss: a loss that no pass has is not used. */
+int window_end_pass(struct unit *unit, struct error *err);
+void window_forget_loss(struct unit *unit);
 
-/* The divisor of the window's mean: its passes, or the sum of the ranks' weights. */
+/* The divisor of the window's mean: its passes, or the sum of the ranks' weights. And that mean,
+ * once its sums are complete: NaN if no rank has set a loss. */
 double window_weight(const struct unit *unit);
+double window_loss(const struct unit *unit);
 
 /* End the window: its step was taken or skipped; or AGAIN, if the state already contains it. */
 enum window_result { WINDOW_TAKEN, WINDOW_SKIPPED, WINDOW_AGAIN };

@@ -1,7 +1,7 @@
 /* The training loop. A process opens one context (or more), prepares its objects, and runs
  *
  *       while (wk_next(loader, &batch)) {
- *           wk_forward(model, &batch, &loss);
+ *           wk_forward(model, &batch, NULL);
  *           wk_backward(model);
  *           wk_clip_grad_norm(model, 1.0f, NULL);
  *           wk_step(optimizer);
@@ -271,7 +271,8 @@ WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search 
                          int64_t *ret_batch);
 
 /* Loss of this rank's share over the global batch's denominator. The ranks' losses add up to the
- * global mean. `ret_loss` may be NULL. */
+ * global mean. `ret_loss` may be NULL: then nothing waits for the loss, and wk_step_numbers has the
+ * global one. */
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
 
 /* Evaluate the model as it is used: the loss as wk_forward defines it, without dropout and label
@@ -298,8 +299,8 @@ WK_API int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, dou
 WK_API int wk_backward(struct wk_model *model);
 
 /* Limit the norm of the whole gradient. max_norm 0 only measures, below 0 is WK_EINVAL. `ret_norm`
- * (before clipping) may be NULL. Inside an accumulation window it does nothing and returns norm 0.
- */
+ * (before clipping) may be NULL: then nothing waits for it, and wk_step_numbers has it. Inside an
+ * accumulation window it does nothing and returns norm 0. */
 WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_norm);
 
 /* Limit each element of the gradient to [-max_value, max_value] at the end of an accumulation
@@ -307,7 +308,8 @@ WK_API int wk_clip_grad_norm(struct wk_model *model, float max_norm, float *ret_
  * gradient. */
 WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
 
-/* Update the parameters at the end of an accumulation window; inside one it does nothing.
+/* Update the parameters at the end of an accumulation window; inside one it does nothing. A step
+ * waits for what its passes computed here only, if the program asks for no loss or norm before.
  *
  * A non-finite loss or gradient is WK_EOVERFLOW. The sentence names the parameter, and the
  * parameters stay unchanged. WK_ESTATE without a backward pass since the last step.
@@ -318,6 +320,17 @@ WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
  * - Each model has its own scale, so an overflow skips the step of its model only.
  */
 WK_API int wk_step(struct wk_optimizer *optimizer);
+
+/* Of the last window of gradients that this optimizer's wk_step completed, the same on all ranks:
+ * the loss that wk_model_loss would have, also where the step was not done; the norm of the whole
+ * gradient before clipping, 0 unless wk_clip_grad_norm or clip_grad_norm measured it; and whether
+ * all of it was finite, and the update skipped by fp16. Before the first: a loss that is NaN, and
+ * zeros. WK_ESTATE for an optimizer that was not prepared; `ret` stays as it is then. */
+struct wk_step_numbers {
+    double loss, norm;
+    bool finite, skipped;
+};
+WK_API int wk_step_numbers(const struct wk_optimizer *optimizer, struct wk_step_numbers *ret);
 
 /* True if the last wk_step of this optimizer updated the parameters: false inside an accumulation
  * window and after a step that fp16 skipped. Use it for work once per step (logging, evaluating).

@@ -13,8 +13,10 @@
 enum { RANKS = 2, SPOILED_STEP = 3, FIRST = 5, SECOND = 9 };
 
 struct spoiler {
-    float value; /* what an element of two gradients becomes; 0: nothing */
-    int passes, updates;
+    float value;         /* what an element of two gradients becomes; 0: nothing */
+    int passes, updates; /* updates that were not taken back without a trace */
+    const struct strategy_range *range;
+    uint64_t before;
     char first[128]; /* the name of the first of the two */
 };
 
@@ -35,15 +37,34 @@ void __wrap_model_announce(struct wk_model *model, int index)
     __real_model_announce(model, index);
 }
 
-int __real_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                           struct error *err);
-int __wrap_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                           struct error *err);
-int __wrap_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, double scale,
-                           struct error *err)
+static uint64_t digest(const struct strategy_range *range)
+{
+    uint64_t digest = 0;
+    uint32_t bits;
+    for (size_t i = 0; i < range->count; i++) {
+        memcpy(&bits, &range->data[i], sizeof(bits));
+        digest = digest * 1099511628211u + bits;
+    }
+    return digest;
+}
+
+int __real_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err);
+int __wrap_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err);
+int __wrap_strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err)
 {
     spoiler->updates++;
-    return __real_strategy_update(st, optimizer, scale, err);
+    spoiler->range = strategy_range(st);
+    spoiler->before = digest(spoiler->range);
+    return __real_strategy_update(st, optimizer, err);
+}
+
+/* The update left everything as it was. */
+void __real_optimizer_take_back(struct wk_optimizer *optimizer);
+void __wrap_optimizer_take_back(struct wk_optimizer *optimizer);
+void __wrap_optimizer_take_back(struct wk_optimizer *optimizer)
+{
+    spoiler->updates -= digest(spoiler->range) == spoiler->before;
+    __real_optimizer_take_back(optimizer);
 }
 
 struct scene {
