@@ -1,0 +1,155 @@
+#include "tests/numeric/train/rehearsed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "libworker/device/device.h"
+#include "tests/lib/check.h"
+
+enum { LENGTH = 8, TEXT = 700, BATCH = 3, VOCAB = 128 };
+
+static const char *nothing(void *arg, const char *name)
+{
+    (void)arg;
+    (void)name;
+    return NULL;
+}
+
+static const struct environment empty = {.get = nothing};
+
+static struct wk_model *model_new(enum rehearsed_model kind)
+{
+    struct wk_gpt_config gpt = {
+        .layers = 1, .heads = 2, .width = 16, .context = LENGTH, .vocab = VOCAB};
+    struct wk_llama_config llama = {1, 4, 2, 16, 24, LENGTH, VOCAB, 10000, 1e-5, false};
+    struct wk_mlp_config mlp = {1, 3, 8, 16, LENGTH, VOCAB};
+    struct wk_model *model = NULL;
+    CHECK((kind == REHEARSED_GPT     ? wk_gpt_new(&gpt, &model)
+           : kind == REHEARSED_LLAMA ? wk_llama_new(&llama, &model)
+                                     : wk_mlp_new(&mlp, &model)) == 0);
+    return model;
+}
+
+static struct wk_optimizer *optimizer_of(enum rehearsed_optimizer kind)
+{
+    struct wk_adamw_options adam = {3e-3, 0.9, 0.95, 1e-8, 0.1};
+    struct wk_sgd_options sgd = {1e-2, 0, false, 0.1}, momentum = {1e-2, 0.9, true, 0.1};
+    struct wk_lion_options lion = {1e-3, 0.9, 0.99, 0.1};
+    struct wk_adafactor_options adafactor = {1e-2, 0.8, 1e-30, 1e-3, 1, true, 0};
+    struct wk_muon_options muon = {3e-3, 0.95, true, 0.1, adam};
+    struct wk_optimizer *optimizer = NULL;
+    int rc = -1;
+    switch (kind) {
+    case REHEARSED_SGD:
+        rc = wk_sgd_new(&sgd, &optimizer);
+        break;
+    case REHEARSED_MOMENTUM:
+        rc = wk_sgd_new(&momentum, &optimizer);
+        break;
+    case REHEARSED_ADAM:
+        rc = wk_adam_new(&adam, &optimizer);
+        break;
+    case REHEARSED_ADAMW:
+        rc = wk_adamw_new(&adam, &optimizer);
+        break;
+    case REHEARSED_LION:
+        rc = wk_lion_new(&lion, &optimizer);
+        break;
+    case REHEARSED_ADAFACTOR:
+        rc = wk_adafactor_new(&adafactor, &optimizer);
+        break;
+    case REHEARSED_MUON:
+        rc = wk_muon_new(&muon, &optimizer);
+        break;
+    case REHEARSED_OPTIMIZERS:
+        break;
+    }
+    CHECK(rc == 0);
+    return optimizer;
+}
+
+struct objects {
+    struct wk_source *source;
+    struct wk_loader *loader;
+    struct wk_model *model;
+    struct wk_optimizer *optimizer;
+};
+
+static void make(const struct rehearsed *rehearsed, struct wk_context *ctx, struct objects *o)
+{
+    char text[TEXT];
+    uint64_t state = 12345;
+    for (int i = 0; i < TEXT; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        text[i] = (char)('a' + (state >> 33) % 8);
+    }
+    CHECK(wk_source_bytes(ctx, text, TEXT, &o->source) == 0);
+    struct wk_loader_options options = {.source = o->source, .length = LENGTH, .batch = BATCH};
+    CHECK(wk_loader_new(ctx, &options, &o->loader) == 0);
+    o->model = model_new(rehearsed->model);
+    o->optimizer = optimizer_of(rehearsed->optimizer);
+    int rc =
+        wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
+    if (rc)
+        fprintf(stderr, "%s\n", wk_last_error(ctx));
+    CHECK(rc == 0);
+}
+
+static void drop(struct objects *o)
+{
+    wk_optimizer_free(o->optimizer);
+    wk_loader_free(o->loader);
+    wk_source_free(o->source);
+    wk_model_free(o->model);
+}
+
+static void loop(const struct rehearsed *rehearsed, struct wk_context *ctx, struct objects *o,
+                 struct rehearsed_result *ret)
+{
+    struct wk_batch batch;
+    double loss;
+    float norm;
+    for (int windows = 0; windows < REHEARSED_STEPS && wk_next(o->loader, &batch);) {
+        wk_forward(o->model, &batch, rehearsed->asks ? &loss : NULL);
+        wk_backward(o->model);
+        if (rehearsed->passed)
+            rehearsed->passed(o->model);
+        if (rehearsed->clips)
+            wk_clip_grad_norm(o->model, 1, rehearsed->asks ? &norm : NULL);
+        int64_t done = wk_steps(ctx) + wk_skipped_steps(ctx);
+        CHECK(wk_step(o->optimizer) == 0);
+        if (wk_steps(ctx) + wk_skipped_steps(ctx) > done)
+            CHECK(wk_step_numbers(o->optimizer, &ret->numbers[windows++]) == 0);
+    }
+    wk_evaluate(o->model, &batch, &ret->held_out, NULL);
+}
+
+static void take_weights(struct wk_context *ctx, struct rehearsed_result *ret)
+{
+    const struct strategy_range *range = strategy_range(&ctx->prepared.units[0].strategy);
+    ret->count = range->count;
+    CHECK(range->count <= REHEARSED_WEIGHTS_MAX);
+    CHECK(queue_read(ctx->compute.queue, ret->weights, range->data, range->count * sizeof(float),
+                     NULL) == 0);
+}
+
+void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret)
+{
+    struct wk_context *ctx;
+    struct objects objects = {0};
+    struct wk_options options = {.settings = rehearsed->settings,
+                                 .n_settings = rehearsed->n_settings};
+    struct context_seams seams = {
+        .environment = &empty, .quiet = true, .device = rehearsed->device};
+    memset(ret, 0, sizeof(*ret));
+    CHECK(context_open(&options, &seams, &ctx) == 0);
+    make(rehearsed, ctx, &objects);
+    loop(rehearsed, ctx, &objects, ret);
+    ret->skipped = wk_skipped_steps(ctx);
+    if (wk_status(ctx))
+        fprintf(stderr, "%s\n", wk_last_error(ctx));
+    CHECK(wk_status(ctx) == 0);
+    take_weights(ctx, ret);
+    CHECK(wk_close(ctx) == 0);
+    drop(&objects);
+}

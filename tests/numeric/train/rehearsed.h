@@ -1,0 +1,45 @@
+/* A small training in one process on a device of the caller's, or on the CPU. */
+#ifndef TRAIN_REHEARSED_H
+#define TRAIN_REHEARSED_H
+
+#include "libworker/step/context.h"
+
+enum { REHEARSED_STEPS = 4, REHEARSED_SETTINGS_MAX = 8, REHEARSED_WEIGHTS_MAX = 1 << 15 };
+
+enum rehearsed_model { REHEARSED_GPT, REHEARSED_LLAMA, REHEARSED_MLP, REHEARSED_MODELS };
+enum rehearsed_optimizer {
+    REHEARSED_SGD,
+    REHEARSED_MOMENTUM,
+    REHEARSED_ADAM,
+    REHEARSED_ADAMW,
+    REHEARSED_LION,
+    REHEARSED_ADAFACTOR,
+    REHEARSED_MUON,
+    REHEARSED_OPTIMIZERS,
+};
+
+struct rehearsed {
+    enum rehearsed_model model;
+    enum rehearsed_optimizer optimizer;
+    struct wk_setting settings[REHEARSED_SETTINGS_MAX];
+    int n_settings;
+    bool clips;            /* calls wk_clip_grad_norm */
+    bool asks;             /* for each loss and norm: waits in the middle of a step */
+    struct device *device; /* NULL: the CPU */
+
+    /* Called with the model after each backward pass. May be NULL. */
+    void (*passed)(struct wk_model *model);
+};
+
+struct rehearsed_result {
+    struct wk_step_numbers numbers[REHEARSED_STEPS];
+    int64_t skipped;
+    double held_out;
+    float weights[REHEARSED_WEIGHTS_MAX];
+    size_t count;
+};
+
+/* Train to the end, which must be a good one. */
+void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret);
+
+#endif

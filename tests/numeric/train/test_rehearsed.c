@@ -1,0 +1,106 @@
+/* Whole trainings on the rehearsal device: every launch between a batch and an optimizer's state
+ * touches what it declares, is ordered by queues and events, and the host reads nothing of it; and
+ * losses, norms and weights are the CPU's bits, whatever order the device runs its work in. */
+#include <stdio.h>
+#include <string.h>
+
+#include "libworker/device/rehearsal/rehearsal.h"
+#include "tests/lib/check.h"
+#include "tests/numeric/train/rehearsed.h"
+
+static struct rehearsed_result on_cpu, on_device;
+
+static bool same(const struct rehearsed_result *a, const struct rehearsed_result *b)
+{
+    for (int i = 0; i < REHEARSED_STEPS; i++) {
+        const struct wk_step_numbers *x = &a->numbers[i], *y = &b->numbers[i];
+        if (memcmp(&x->loss, &y->loss, sizeof(x->loss)) || memcmp(&x->norm, &y->norm, 8) ||
+            x->finite != y->finite || x->skipped != y->skipped)
+            return false;
+    }
+    return a->skipped == b->skipped && a->count == b->count &&
+           !memcmp(&a->held_out, &b->held_out, sizeof(a->held_out)) &&
+           !memcmp(a->weights, b->weights, a->count * sizeof(*a->weights));
+}
+
+static void rehearse(struct rehearsed rehearsed, int seeds)
+{
+    rehearsed_run(&rehearsed, &on_cpu);
+    CHECK(on_cpu.skipped > 0 || on_cpu.numbers[REHEARSED_STEPS - 1].loss > 0);
+    for (int seed = 0; seed < seeds; seed++) {
+        struct rehearsal_options options = {.seed = (uint64_t)seed};
+        CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
+        rehearsed_run(&rehearsed, &on_device);
+        device_free(rehearsed.device);
+        if (!same(&on_cpu, &on_device))
+            fprintf(stderr, "model %d, optimizer %d, %s, seed %d: loss %.17g, not %.17g\n",
+                    (int)rehearsed.model, (int)rehearsed.optimizer, rehearsed.settings[0].value,
+                    seed, on_device.numbers[REHEARSED_STEPS - 1].loss,
+                    on_cpu.numbers[REHEARSED_STEPS - 1].loss);
+        CHECK(same(&on_cpu, &on_device));
+    }
+}
+
+static void set(struct rehearsed *rehearsed, const char *name, const char *value)
+{
+    rehearsed->settings[rehearsed->n_settings++] = (struct wk_setting){name, value};
+}
+
+static void every_model_trains(void)
+{
+    static const char *const precisions[] = {"no", "bf16", "fp16"};
+    for (int model = 0; model < REHEARSED_MODELS; model++)
+        for (int p = 0; p < 3; p++) {
+            struct rehearsed rehearsed = {
+                .model = (enum rehearsed_model)model, .optimizer = REHEARSED_ADAMW, .clips = true};
+            set(&rehearsed, "mixed_precision", precisions[p]);
+            rehearse(rehearsed, 2);
+        }
+}
+
+static void every_optimizer_updates(void)
+{
+    for (int o = 0; o < REHEARSED_OPTIMIZERS; o++) {
+        struct rehearsed rehearsed = {.model = o % 2 ? REHEARSED_GPT : REHEARSED_LLAMA,
+                                      .optimizer = (enum rehearsed_optimizer)o};
+        set(&rehearsed, "mixed_precision", o % 2 ? "no" : "bf16");
+        rehearse(rehearsed, 1);
+    }
+}
+
+static void windows_are_accumulated_and_clipped(void)
+{
+    for (int way = 0; way < 4; way++) {
+        struct rehearsed rehearsed = {.model = REHEARSED_MLP,
+                                      .optimizer = REHEARSED_ADAMW,
+                                      .clips = !(way & 2),
+                                      .asks = way & 1};
+        set(&rehearsed, "mixed_precision", way & 2 ? "bf16" : "no");
+        set(&rehearsed, "gradient_accumulation_steps", "2");
+        set(&rehearsed, "clip_grad_value", "0.01");
+        if (way & 2) {
+            set(&rehearsed, "clip_grad_norm", "0.05");
+            set(&rehearsed, "stochastic_rounding", "true");
+        }
+        rehearse(rehearsed, 2);
+    }
+}
+
+static void an_overflow_skips_the_update(void)
+{
+    struct rehearsed rehearsed = {.model = REHEARSED_GPT, .optimizer = REHEARSED_MUON};
+    set(&rehearsed, "mixed_precision", "fp16");
+    set(&rehearsed, "loss_scale.initial", "1e9");
+    rehearse(rehearsed, 2);
+    CHECK(on_cpu.skipped > 0 && on_cpu.numbers[0].skipped && !on_cpu.numbers[0].finite);
+}
+
+int main(void)
+{
+    every_model_trains();
+    every_optimizer_updates();
+    windows_are_accumulated_and_clipped();
+    an_overflow_skips_the_update();
+    printf("ok trainings_on_the_rehearsal_device_are_the_cpus\n");
+    return 0;
+}
