@@ -6,6 +6,7 @@
 
 #include "common/base/parse.h"
 #include "common/base/str.h"
+#include "libworker/device/device.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/custom.h"
 
@@ -139,9 +140,15 @@ static bool has(const struct wk_model *model, int index)
     return model && index >= 0 && index < model->n_params;
 }
 
+/* Memory of a device that only launches touch is no address for the program. */
+static bool shows(const struct wk_model *model, int index)
+{
+    return has(model, index) && (!model->queue || device_host_reads(queue_device(model->queue)));
+}
+
 float *wk_parameter_data(struct wk_model *model, int index)
 {
-    if (!has(model, index))
+    if (!shows(model, index))
         return NULL;
     const struct param *param = &model->params[index];
     return param->wide ? param->wide : param->data;
@@ -149,7 +156,7 @@ float *wk_parameter_data(struct wk_model *model, int index)
 
 float *wk_parameter_grad(struct wk_model *model, int index)
 {
-    return has(model, index) ? model->params[index].grad : NULL;
+    return shows(model, index) ? model->params[index].grad : NULL;
 }
 
 void custom_show_bound(struct wk_model *model)

@@ -425,6 +425,45 @@ Test(told, whether_the_last_step_was_taken)
     small_close(&s);
 }
 
+/* The numbers of one window of two passes, each loss and the norm asked for or not. */
+static struct wk_step_numbers numbers_of(bool asks, float *ret_norm)
+{
+    static const char *const settings[] = {"total_steps=9", "gradient_accumulation_steps=2", NULL};
+    struct wk_step_numbers numbers;
+    struct small s;
+    double loss;
+    float unread;
+    small_open(&s, settings);
+    cr_expect_eq(wk_step_numbers(s.optimizer, &numbers), WK_ESTATE);
+    cr_expect_eq(wk_step_numbers(NULL, &numbers), WK_EINVAL);
+    cr_assert_eq(small_prepare(&s), 0);
+    cr_assert_eq(wk_step_numbers(s.optimizer, &numbers), 0);
+    cr_expect(isnan(numbers.loss) && numbers.norm <= 0 && !numbers.finite && !numbers.skipped);
+    for (int i = 0; i < 2; i++) {
+        cr_assert(wk_next(s.loader, &batch));
+        cr_assert_eq(wk_forward(s.model, &batch, asks ? &loss : NULL), 0);
+        cr_assert_eq(wk_backward(s.model), 0);
+        cr_assert_eq(wk_clip_grad_norm(s.model, 0.01f, asks ? ret_norm : NULL), 0);
+        cr_assert_eq(wk_step(s.optimizer), 0);
+        cr_assert_eq(wk_step_numbers(s.optimizer, &numbers), 0);
+        cr_expect_eq(numbers.finite, i == 1);
+    }
+    cr_expect_eq(wk_clip_grad_norm(s.model, 1, &unread), 0);
+    cr_expect_float_eq(wk_loss(s.ctx), numbers.loss, 0);
+    small_close(&s);
+    return numbers;
+}
+
+Test(told, the_loss_and_the_norm_of_the_last_step)
+{
+    float norm = 0;
+    struct wk_step_numbers asked = numbers_of(true, &norm), unasked = numbers_of(false, NULL);
+    cr_expect_float_eq(asked.loss, unasked.loss, 0);
+    cr_expect_float_eq(asked.norm, unasked.norm, 0);
+    cr_expect_float_eq((float)asked.norm, norm, 0);
+    cr_expect_gt(norm, 0.01f);
+}
+
 /* Between a forward pass and its backward pass there is no room for an evaluation. */
 Test(told, what_an_evaluation_cannot_do)
 {
