@@ -107,7 +107,7 @@ int device_cpu_new(struct device **ret_device, struct error *err)
 
 int cpu_open(struct queue **ret_queue, struct error *err)
 {
-    struct device *device;
+    struct device *device = NULL;
     int rc = device_cpu_new(&device, err);
     if (rc)
         return rc;

@@ -70,7 +70,7 @@ static int allocate(struct ddp *ddp, struct error *err)
     if (device_zeros_new(model->queue, model->count * sizeof(*ddp->params), &params, NULL))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
     ddp->params = params;
-    int rc = arena_init(&ddp->arena, model->queue, model->count, err);
+    int rc = sums_arena_init(&ddp->arena, model->queue, model->count, err);
     ddp->grads = ddp->arena.data;
     return rc;
 }
@@ -104,7 +104,7 @@ static void ddp_close(void *self)
         ddp->hook.free(ddp->hook.face.arg);
     device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
     device_memory_free(queue_device(queue), ddp->low, count * sizeof(*ddp->low));
-    arena_fini(&ddp->arena);
+    sums_arena_fini(&ddp->arena);
     free(ddp);
 }
 

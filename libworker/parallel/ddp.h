@@ -3,7 +3,7 @@
  *
  *      params   4P   master
  *      low      2P   what products read, in bf16 and f16 only; each optimizer step writes it
- *      grads    4P   where the ranks sum them (arena.h)
+ *      grads    4P   where the ranks sum them (sums_arena.h)
  *
  * All of it is memory of the model's place.
  *
@@ -12,7 +12,7 @@
 #ifndef PARALLEL_DDP_H
 #define PARALLEL_DDP_H
 
-#include "libworker/parallel/arena.h"
+#include "libworker/parallel/sums_arena.h"
 #include "libworker/parallel/hook.h"
 #include "libworker/parallel/narrow.h"
 #include "libworker/parallel/reducer.h"
@@ -24,10 +24,10 @@ struct ddp {
     struct wk_model *model;       /* borrowed */
     struct step_numbers *numbers; /* borrowed */
     struct narrowing narrowing;
-    float *params;      /* [model->count] */
-    struct arena arena; /* memory of grads */
-    float *grads;       /* [model->count] */
-    uint16_t *low;      /* [model->count]; NULL in float */
+    float *params;           /* [model->count] */
+    struct sums_arena arena; /* memory of grads */
+    float *grads;            /* [model->count] */
+    uint16_t *low;           /* [model->count]; NULL in float */
     struct reducer reducer;
     struct grad_hook hook; /* the setting's */
 };

@@ -2,8 +2,8 @@
  * device's memory it is an arena of the communicator (worker/comm.h), which the ranks use in place.
  * Elsewhere it is device memory alone, of which a collective gets a copy in pinned memory. Owned by
  * the struct around it; the queue's thread. */
-#ifndef PARALLEL_ARENA_H
-#define PARALLEL_ARENA_H
+#ifndef PARALLEL_SUMS_ARENA_H
+#define PARALLEL_SUMS_ARENA_H
 
 #include <stddef.h>
 
@@ -12,17 +12,17 @@
 struct queue;
 struct wk_arena;
 
-struct arena {
+struct sums_arena {
     struct queue *queue; /* borrowed */
     float *data;         /* [count] */
     size_t count;
     struct wk_arena *shared; /* NULL: device memory alone */
 };
 
-int arena_init(struct arena *arena, struct queue *queue, size_t count,
-               struct error *err); /* WK_ENOMEM */
+int sums_arena_init(struct sums_arena *arena, struct queue *queue, size_t count,
+                    struct error *err); /* WK_ENOMEM */
 
 /* Zeroed memory is allowed. Its work must have been waited for. */
-void arena_fini(struct arena *arena);
+void sums_arena_fini(struct sums_arena *arena);
 
 #endif

@@ -1,14 +1,14 @@
-#include "libworker/parallel/arena.h"
+#include "libworker/parallel/sums_arena.h"
 
 #include <worker/comm.h>
 
 #include "libworker/device/device.h"
 
-int arena_init(struct arena *arena, struct queue *queue, size_t count, struct error *err)
+int sums_arena_init(struct sums_arena *arena, struct queue *queue, size_t count, struct error *err)
 {
     size_t bytes = count * sizeof(*arena->data);
     void *data = NULL;
-    *arena = (struct arena){.queue = queue, .count = count};
+    *arena = (struct sums_arena){.queue = queue, .count = count};
     if (!device_host_reads(queue_device(queue))) {
         int rc = device_zeros_new(queue, bytes, &data, err);
         arena->data = data;
@@ -21,12 +21,12 @@ int arena_init(struct arena *arena, struct queue *queue, size_t count, struct er
     return 0;
 }
 
-void arena_fini(struct arena *arena)
+void sums_arena_fini(struct sums_arena *arena)
 {
     if (arena->shared)
         wk_arena_free(arena->shared);
     else if (arena->data)
         device_memory_free(queue_device(arena->queue), arena->data,
                            arena->count * sizeof(*arena->data));
-    *arena = (struct arena){0};
+    *arena = (struct sums_arena){0};
 }
