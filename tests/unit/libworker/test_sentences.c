@@ -48,6 +48,7 @@ MISUSE(wk_backward, prepared(s) ? 0 : wk_backward(s->small.model))
 MISUSE(wk_clip_grad_norm, prepared(s) ? 0 : wk_clip_grad_norm(s->small.model, -1, NULL))
 MISUSE(wk_clip_grad_value, prepared(s) ? 0 : wk_clip_grad_value(s->small.model, 0))
 MISUSE(wk_step, prepared(s) ? 0 : wk_step(s->small.optimizer))
+MISUSE(wk_step_numbers, wk_step_numbers(s->small.optimizer, &(struct wk_step_numbers){0}))
 MISUSE(wk_scheduler_step, wk_scheduler_step(s->small.scheduler))
 MISUSE(wk_set_loss, wk_set_loss(s->small.model, 1))
 MISUSE(wk_log, wk_log(s->small.ctx, "Eval Loss", 1))
@@ -247,6 +248,7 @@ static const struct row rows[] = {
     ROW(wk_clip_grad_norm),
     ROW(wk_clip_grad_value),
     ROW(wk_step),
+    ROW(wk_step_numbers),
     ROW(wk_scheduler_step),
     ROW(wk_set_loss),
     ROW(wk_log),

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "libworker/device/cpu.h"
 #include "libworker/parallel/step_numbers.h"
 #include "libworker/parallel/usage.h"
 
@@ -10,9 +11,18 @@ enum { N_PARAMS = 3 };
 static struct step_numbers made(void)
 {
     struct step_numbers numbers;
+    struct queue *queue = NULL;
     struct error err = {0};
-    cr_assert_eq(step_numbers_init(&numbers, N_PARAMS, &err), 0, "%s", err.text);
+    cr_assert_eq(cpu_open(&queue, &err), 0, "%s", err.text);
+    cr_assert_eq(step_numbers_init(&numbers, N_PARAMS, queue, &err), 0, "%s", err.text);
     return numbers;
+}
+
+static void end(struct step_numbers *numbers)
+{
+    struct queue *queue = numbers->verdict.queue;
+    step_numbers_fini(numbers);
+    cpu_close(queue);
 }
 
 Test(step_numbers, the_callers_and_the_usage_of_parameters_do_not_overlap)
@@ -29,7 +39,7 @@ Test(step_numbers, the_callers_and_the_usage_of_parameters_do_not_overlap)
     for (size_t i = 0; i < usage_room(N_PARAMS); i++)
         cr_expect_eq(used[i], -(float)(i + 1));
     cr_expect_eq(numbers.count, STEP_NUMBERS_MAX + usage_room(N_PARAMS), "all are summed");
-    step_numbers_fini(&numbers);
+    end(&numbers);
 }
 
 Test(step_numbers, are_zeros_after_clear)
@@ -40,7 +50,7 @@ Test(step_numbers, are_zeros_after_clear)
     step_numbers_clear(&numbers);
     for (size_t i = 0; i < numbers.count; i++)
         cr_expect_eq(numbers.data[i], 0, "number %zu", i);
-    step_numbers_fini(&numbers);
+    end(&numbers);
 }
 
 Test(step_numbers, zeroed_memory_may_be_cleared_and_freed)
