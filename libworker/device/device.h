@@ -71,19 +71,16 @@ struct device_launch {
 
 void device_free(struct device *device); /* NULL is fine */
 const char *device_name(const struct device *device);
-/* True if host code may read and write device memory between launches, as on the CPU. */
+/* Host code may read and write device memory between launches, as on the CPU. */
 bool device_host_reads(const struct device *device);
-
 /* 0, or the failure's code and sentence. */
 int device_failure(const struct device *device, struct error *err);
 
-/* Device memory of undefined content, aligned to DEVICE_ALIGN_BYTES; 0 bytes are allowed. WK_ENOMEM
- * leaves the device usable. Free with the same `bytes`; NULL is fine. */
+/* Device memory of undefined content, or of zeros, aligned to DEVICE_ALIGN_BYTES; 0 bytes are
+ * allowed. WK_ENOMEM leaves the device usable. Free with the same `bytes`; NULL is fine. */
 int device_memory_new(struct device *device, size_t bytes, void **ret_memory, struct error *err);
-void device_memory_free(struct device *device, void *memory, size_t bytes);
-
-/* The same of zeros, which the queue writes where fresh memory has other content. */
 int device_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struct error *err);
+void device_memory_free(struct device *device, void *memory, size_t bytes);
 
 /* Host memory that the device copies from and to: the same rules. The host leaves the source of a
  * queue_send unwritten, and the target of a queue_fetch untouched, until the copy has been waited

@@ -73,7 +73,9 @@ static int grow(struct place *place, void **memory, size_t *has, size_t bytes, s
 int place_reserve(struct place *place, size_t bytes, struct error *err)
 {
     int rc = place->numbers ? 0 : numbers_new(place->device, GRAPH_NAMED_MAX, &place->numbers, err);
-    return rc ? rc : grow(place, &place->region, &place->region_bytes, bytes, err);
+    if (rc)
+        return rc;
+    return grow(place, &place->region, &place->region_bytes, bytes, err);
 }
 
 int place_keep(struct place *place, size_t bytes, struct error *err)

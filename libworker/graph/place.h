@@ -27,7 +27,8 @@ void place_fini(struct place *place);
  * lost. */
 void place_move(struct place *place, struct queue *queue);
 
-/* Numbers, and a region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without memory. */
+/* Numbers, and a region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without
+ * memory. */
 int place_reserve(struct place *place, size_t bytes, struct error *err);
 void place_release(struct place *place); /* frees region, inputs and cache */
 

@@ -1,8 +1,9 @@
 /* A model inside libworker: its parameters as views into two flat arenas, and a table of
  * operations. parallel/ and step/ see models only through this header.
  *
- * The arenas belong to their binder (parallel/) and outlive the model's use of them; they are memory
- * of the place that the model computes in, which only launches touch. One thread at a time; grad_ready is called on the thread of the backward pass.
+ * The arenas belong to their binder (parallel/) and outlive the model's use of them; they are
+ * memory of the place that the model computes in, which only launches touch. One thread at a time;
+ * grad_ready is called on the thread of the backward pass.
  */
 #ifndef NN_MODEL_H
 #define NN_MODEL_H
@@ -18,6 +19,7 @@
 #include "common/base/kept.h"
 #include "libworker/kernel/kernel.h"
 #include "libworker/nn/hooks.h"
+#include "libworker/nn/model_ops.h"
 #include "libworker/nn/product.h"
 
 enum { PARAM_DIMS_MAX = 4, PARAM_NAME_MAX = 96 };
@@ -42,29 +44,7 @@ struct param {
     float init_std; /* of PARAM_NORMAL; the bound of PARAM_UNIFORM */
 };
 
-struct wk_model;
 struct queue;
-
-struct model_ops {
-    const char *name; /* "gpt" */
-    /* As the model_ functions of these names below; the batch was validated. */
-    int (*forward)(struct wk_model *, const struct wk_batch *, double *ret_loss, struct error *);
-    int (*backward)(struct wk_model *, double scale, struct error *);
-    int (*evaluate)(struct wk_model *, const struct wk_batch *, double *ret_loss,
-                    const struct wk_outputs *, struct error *);
-    int (*logits)(struct wk_model *, const struct wk_batch *, float *ret_logits, struct error *);
-    void (*free)(struct wk_model *); /* the implementation's own memory, and the struct */
-    /* As model_reserve; NULL: there are no activations of its own. */
-    int (*reserve)(struct wk_model *, int64_t samples, int64_t length, struct error *);
-    /* Whether a batch of at least one sample has what a pass needs; without `losses` it needs no
-     * targets. NULL: tokens, and targets, of the vocabulary, at most `context` long. */
-    int (*check)(const struct wk_model *, const struct wk_batch *, bool losses, struct error *);
-    /* The divisor of a batch that has none. NULL: its targets that count. */
-    double (*count)(const struct wk_model *, const struct wk_batch *);
-    const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
-    void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */
-    void (*keep_loss)(struct wk_model *, double *to); /* as model_keep_loss; where there is move */
-};
 
 struct model_block {
     int first, n_params;
@@ -182,9 +162,9 @@ void model_announce(struct wk_model *model, int index);
  * cross-entropy summed over all positions except those with target WK_IGNORED, divided by
  * batch->denominator (0: the number of such positions). Keeps the activations for one backward
  * pass; their memory grows to the largest batch so far. The batch's arrays must live until then.
- * samples 0 has loss 0. With ret_loss NULL
- * nothing waits for the loss, if there is a keep_loss. WK_EINVAL for a token outside the vocabulary or a length outside 1…context,
- * WK_ESTATE unbound, WK_ENOMEM. */
+ * samples 0 has loss 0. With ret_loss NULL nothing waits for the loss, if there is a keep_loss.
+ * WK_EINVAL for a token outside the vocabulary or a length outside 1…context, WK_ESTATE unbound,
+ * WK_ENOMEM. */
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                   struct error *err);
 

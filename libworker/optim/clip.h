@@ -1,6 +1,6 @@
 /* Clipping by the global norm: the pieces of one norm are summed in a fixed order in double, so the
- * result does not change from run to run. Pure but for what is enqueued; any thread, a queue's own for
- * that.
+ * result does not change from run to run. Pure but for what is enqueued; any thread, a queue's own
+ * for that.
  */
 #ifndef OPTIM_CLIP_H
 #define OPTIM_CLIP_H

@@ -19,84 +19,10 @@
 #include <worker/types.h>
 
 #include "common/base/kept.h"
-#include "libworker/kernel/kernel.h"
+#include "libworker/optim/optimizer_ops.h"
 
-enum {
-    OPTIMIZER_STATES_MAX = 3,
-    OPTIMIZER_DIMS_MAX = 4,
-    /* Elements widened, or updated before their copy is rounded by chance: all that is touched
-     * stays in the second-level cache, so that costs no pass of its own. */
-    OPTIMIZER_CHUNK = 16384,
-};
-
-struct param;
 struct queue;
 struct verdict_values;
-
-/* Segments are in order and cover the range. */
-struct optimizer_segment {
-    size_t offset, count; /* in elements of the range */
-    bool decay;           /* weight_decay is not 0 by rule */
-    double weight_decay, rate_scale;
-    bool elementwise; /* by group */
-
-    /* Of optimizers on whole tensors only: */
-    const struct param *param;
-    float *own[OPTIMIZER_STATES_MAX]; /* NULL where this tensor has no such state */
-};
-
-/* The shape of one state of one tensor; dims 0: it has none. */
-struct optimizer_shape {
-    int dims;
-    int64_t shape[OPTIMIZER_DIMS_MAX];
-};
-
-struct adafactor_numbers {
-    int64_t rows, cols;
-    bool is_matrix, relative;
-    double rate, weight_decay, clip, epsilon2;
-    float decay, epsilon1;
-};
-
-struct muon_numbers {
-    bool is_matrix, nesterov;
-    float momentum;
-    int64_t size[2];
-    size_t square; /* the smaller side */
-    double rate, weight_decay;
-    struct kernel_adamw others; /* of what is no matrix */
-};
-
-/* What one step does to a segment, as its launches need it. grad_scale of kernels is open. */
-struct optimizer_numbers {
-    const struct kernel_table *kernels;
-    float *own[OPTIMIZER_STATES_MAX]; /* the segment's */
-    float *scratch;                   /* of whole_tensors */
-    union {
-        struct kernel_adamw adamw;
-        struct kernel_sgd sgd;
-        struct kernel_lion lion;
-        struct adafactor_numbers adafactor;
-        struct muon_numbers muon;
-    };
-};
-
-struct optimizer_ops {
-    const char *name;                              /* "adamw" */
-    int n_states;                                  /* of them in state_names */
-    const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
-    /* Fill in the union for a segment; `steps` already counts this step (first step: 1). */
-    void (*numbers)(const struct wk_optimizer *, const struct optimizer_segment *,
-                    struct optimizer_numbers *ret);
-    /* In a launch: one segment, or any part of it where tensors may be cut. The state is numbers'
-     * own, or in `update` where tensors may be cut; there the copy may be asked for too. */
-    void (*update)(const struct optimizer_numbers *, const struct kernel_update *update,
-                   float grad_scale);
-
-    bool whole_tensors; /* then these two are not NULL: */
-    struct optimizer_shape (*state_shape)(const struct optimizer_segment *, int state);
-    size_t (*scratch)(const struct optimizer_segment *); /* floats that one step needs */
-};
 
 struct optimizer_group {
     char pattern[WK_PATTERN_MAX];
@@ -157,8 +83,8 @@ struct wk_optimizer {
     size_t behind; /* elements that this step has given back */
 };
 
-/* Let it compute on this queue, which outlives the next binding, with state in memory of the queue's
- * device; NULL: on the CPU again. What was bound is not any more. */
+/* Let it compute on this queue, which outlives the next binding, with state in memory of the
+ * queue's device; NULL: on the CPU again. What was bound is not any more. */
 void optimizer_move(struct wk_optimizer *optimizer, struct queue *queue);
 
 /* From the next optimizer_bind on. */
@@ -185,10 +111,10 @@ struct optimizer_gradients {
     const struct verdict_values *verdict; /* of the place; if it does not apply, nothing changes */
 };
 
-/* Enqueue one step over the bound range at the present rate: params[count] are updated, and the copy
- * is written in the same pass. All pointers are to the first element of the range. WK_ESTATE if not
- * bound, WK_ENOMEM. optimizer_take_back: its verdict was that it does not apply; it is not counted.
- * optimizer_step: with float gradients and a scale of the host's. */
+/* Enqueue one step over the bound range at the present rate: params[count] are updated, and the
+ * copy is written in the same pass. All pointers are to the first element of the range. WK_ESTATE
+ * if not bound, WK_ENOMEM. optimizer_take_back: its verdict was that it does not apply; it is not
+ * counted. optimizer_step: with float gradients and a scale of the host's. */
 int optimizer_enqueue(struct wk_optimizer *optimizer, float *params,
                       const struct optimizer_gradients *gradients, struct error *err);
 void optimizer_take_back(struct wk_optimizer *optimizer);

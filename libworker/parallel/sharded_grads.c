@@ -243,7 +243,9 @@ int sharded_squares(void *self)
     int rc = sharded_measure(s, 0, s->plan.shard, &squares);
     if (!rc)
         rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
-    return rc ? rc : queue_write(s->model->queue, at, &squares, sizeof(squares), NULL);
+    if (rc)
+        return rc;
+    return queue_write(s->model->queue, at, &squares, sizeof(squares), NULL);
 }
 
 int sharded_first_nonfinite(void *self, int *ret_index)

@@ -46,14 +46,17 @@ static int allocate(struct sharded *s)
     int rc = new_arena(s, s->plan.padded, true, &low->param_pages, &low->params);
     for (int i = 0; i < s->model->n_params; i++)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
-    rc = rc ? rc : new_floats(s, low->n_vectors, &low->vectors);
+    if (!rc)
+        rc = new_floats(s, low->n_vectors, &low->vectors);
     if (rc || !s->options.narrowing.grads)
         return rc;
     rc = new_arena(s, s->plan.padded, true, &low->grad_pages, &low->grads);
     low->own_grads = low->grads;
     if (!rc && !sharded_keeps_grads(s))
         rc = new_arena(s, s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
-    return rc ? rc : new_floats(s, PIECE, &low->wide);
+    if (rc)
+        return rc;
+    return new_floats(s, PIECE, &low->wide);
 }
 
 int sharded_low_init(struct sharded *s, struct error *err)

@@ -7,7 +7,8 @@
  *      say, use ──► start ──► wait: each is the sum over the ranks ──► clear: zeros
  *
  * They are in memory of their own, apart from the gradients, and only the host reads and writes
- * them. What the device works out of the sums is the verdict. The strategy owns them; a table starts and awaits their sum beside its own. One thread.
+ * them. What the device works out of the sums is the verdict. The strategy owns them; a table
+ * starts and awaits their sum beside its own. One thread.
  */
 #ifndef PARALLEL_STEP_NUMBERS_H
 #define PARALLEL_STEP_NUMBERS_H

@@ -55,9 +55,9 @@ int strategy_measure(struct strategy *st);
  * Collective. */
 int strategy_clamp(struct strategy *st, double most);
 
-/* Whether the update is done: `loss` and every sum are finite, before anything was clipped; the same
- * on all ranks. The sums were checked while summing (bf16, f16; ddp in float on several ranks) or
- * measured; else this measures them. Collective. */
+/* Whether the update is done: `loss` and every sum are finite, before anything was clipped; the
+ * same on all ranks. The sums were checked while summing (bf16, f16; ddp in float on several ranks)
+ * or measured; else this measures them. Collective. */
 int strategy_judge(struct strategy *st, double loss);
 
 /* strategy_update: one optimizer step of this rank's range, by the verdict.

@@ -74,10 +74,10 @@ struct strategy_ops {
     enum sums (*checked)(const void *self);
 
     /* A window's sums, worked on by launches. squares: of all elements, written to the verdict;
-     * collective. first_nonfinite: the first parameter with a non-finite sum, or -1; waits, and uses
-     * the verdict's squares; collective. clamp: this rank's, times the verdict's scale, to [-most,
-     * most], if they are finite. update: one step of this rank's range by the verdict. spread:
-     * collective; send the others what they need of it. clear: gradients are zero again. */
+     * collective. first_nonfinite: the first parameter with a non-finite sum, or -1; waits, and
+     * uses the verdict's squares; collective. clamp: this rank's, times the verdict's scale, to
+     * [-most, most], if they are finite. update: one step of this rank's range by the verdict.
+     * spread: collective; send the others what they need of it. clear: gradients are zero again. */
     int (*squares)(void *self);
     int (*first_nonfinite)(void *self, int *ret_index);
     void (*clamp)(void *self, double most);

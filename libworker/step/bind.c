@@ -91,7 +91,8 @@ int bind_again(struct wk_context *ctx, struct error *err)
         strategy_fini(&unit->strategy);
         if (!model_is_custom(unit->model))
             rc = model_seed(unit->model, unit->model->seed);
-        rc = rc ? rc : bind_unit(unit, true, err);
+        if (!rc)
+            rc = bind_unit(unit, true, err);
     }
     return rc || !ctx->group.comm ? rc : units_meet(ctx, err);
 }

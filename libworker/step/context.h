@@ -11,8 +11,8 @@
  *                         agree_memory
  *   a generation ends     gather, break
  *   a step                window; save, report, state, stop
- *   what there is         bind; compute, owned, prepared, unit, sums, mixed, cut, shards, membership;
- *                         failure, notice, phase, clock, signal
+ *   what there is         bind; compute, owned, prepared, unit, sums, mixed, cut, shards,
+ *                         membership; failure, notice, phase, clock, signal
  *
  * Models are units (unit.h), each with its own window of gradients. Parameters and optimizer state
  * change only in wk_step, one unit at a time, after that unit's sums are complete on this rank. The

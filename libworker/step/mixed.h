@@ -26,9 +26,9 @@ int mixed_open_unit(struct unit *unit, struct error *err);
 /* Factor for the loss in the next backward pass. */
 double mixed_scale(const struct unit *unit);
 
-/* What follows from a window's sums, of which the update was done if they and the loss are finite. A
- * non-finite value sets *ret_skip in fp16. In other precisions, or when no loss scale helps, it is
- * WK_EOVERFLOW and the sentence names the parameter. Call it once per window. Collective when
+/* What follows from a window's sums, of which the update was done if they and the loss are finite.
+ * A non-finite value sets *ret_skip in fp16. In other precisions, or when no loss scale helps, it
+ * is WK_EOVERFLOW and the sentence names the parameter. Call it once per window. Collective when
  * sharded; codes of collectives then have no sentence. */
 int mixed_judge(struct unit *unit, bool finite, bool *ret_skip, struct error *err);
 

@@ -15,7 +15,8 @@ static bool is_dealt(const struct wk_context *ctx, const struct wk_batch *batch)
     return false;
 }
 
-/* A forward pass, or with `outputs` an evaluation; ret_loss NULL: of which nobody asks for the loss. */
+/* A forward pass, or with `outputs` an evaluation; ret_loss NULL: of which nobody asks for the
+ * loss. */
 static void run_forward(struct unit *unit, const struct wk_batch *batch,
                         const struct wk_outputs *outputs, double *ret_loss)
 {

@@ -15,8 +15,8 @@ static bool clamp(struct unit *unit, double max_value)
     return !rc;
 }
 
-/* At a window's end, wait for its sums over the ranks. false: not the end of a window, the step in progress is
- * lost, or the error is sticky. */
+/* At a window's end, wait for its sums over the ranks. false: not the end of a window, the step in
+ * progress is lost, or the error is sticky. */
 static bool finish_sums(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
@@ -92,8 +92,8 @@ int wk_clip_grad_value(struct wk_model *model, float max_value)
     return unit->ctx->failure.sticky.code;
 }
 
-/* Apply the step to the parameters and optimizer state of this rank's part, if its sums allow it,
- * and wait for what became of it: the only wait of a step. */
+/* Apply the step to this rank's part, if its sums allow it. Then wait for what became of it: the
+ * only wait of a step. */
 static int update(struct unit *unit, struct sums_result *ret, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;

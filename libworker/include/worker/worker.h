@@ -321,11 +321,17 @@ WK_API int wk_clip_grad_value(struct wk_model *model, float max_value);
  */
 WK_API int wk_step(struct wk_optimizer *optimizer);
 
-/* Of the last window of gradients that this optimizer's wk_step completed, the same on all ranks:
- * the loss that wk_model_loss would have, also where the step was not done; the norm of the whole
- * gradient before clipping, 0 unless wk_clip_grad_norm or clip_grad_norm measured it; and whether
- * all of it was finite, and the update skipped by fp16. Before the first: a loss that is NaN, and
- * zeros. WK_ESTATE for an optimizer that was not prepared; `ret` stays as it is then. */
+/* Numbers of the last window of gradients that a wk_step of this optimizer ended, the same on all
+ * ranks. They are those of a step that was not done, too. Before the first the loss is NaN and the
+ * others are zero.
+ *
+ *   loss      the mean over the window's global batches; NaN where no pass has one
+ *   norm      of the whole gradient before clipping; 0 if neither wk_clip_grad_norm nor the setting
+ *             clip_grad_norm measured it
+ *   finite    the whole gradient was
+ *   skipped   fp16 skipped the update
+ *
+ * WK_ESTATE for an optimizer that was not prepared. */
 struct wk_step_numbers {
     double loss, norm;
     bool finite, skipped;

@@ -358,8 +358,7 @@ struct breaker {
 static struct breaker breakers[2]; /* by rank of generation 1 */
 
 static void break_at_update(const struct wk_optimizer *optimizer,
-                            const struct optimizer_segment *segment,
-                            struct optimizer_numbers *ret)
+                            const struct optimizer_segment *segment, struct optimizer_numbers *ret)
 {
     struct wk_context *ctx = unit_of_optimizer(optimizer)->ctx;
     struct breaker *breaker = &breakers[ctx->group.rank];
