@@ -79,9 +79,9 @@ static int swiglu_shape(struct op_signature *s, struct error *err)
         rc = rule_dims(s, 0, (int[]){1, WK_TENSOR_DIMS_MAX}, err);
     if (rc)
         return rc;
-    struct dim half = dim_over(rule_last(s->in[0]), dim_fixed(2));
-    if (!half.fixed)
-        return error_set(err, WK_EINVAL, "%s; the last dimension is even: gate and up",
+    struct dim last = rule_last(s->in[0]), half = dim_over(last, dim_fixed(2));
+    if (!half.fixed || !dim_is_fixed(last))
+        return error_set(err, WK_EINVAL, "%s; the last dimension is fixed and even: gate and up",
                          tensor_text(s->in[0], text));
     s->out[0] = rule_output(s->in[0], 0);
     s->out[0].shape[s->out[0].dims - 1] = half;

@@ -140,6 +140,7 @@ static void dropout_reference(const struct reference *r)
 }
 
 #define WIDE WK_SHAPE(WK_SAMPLES, 700, 5)
+#define TEXT WK_SHAPE(WK_SAMPLES, WK_LENGTH, 6)
 #define BINARY(name, build_)                                                                       \
     {name, "equal", build_, .in = {{WIDE}, {WIDE}}, .reference = binary_reference},                \
         {name, "bias", build_, .in = {{WK_SHAPE(WK_SAMPLES, 3, 7)}, {WK_SHAPE(7), .param = true}}, \
@@ -167,6 +168,7 @@ static void dropout_reference(const struct reference *r)
 
 #define FORMULA(name)                                                                              \
     {#name, "normal", build_##name, .in = {{WIDE}}, .reference = formula},                         \
+        {#name, "positions", build_##name, .in = {{TEXT}}, .reference = formula},                  \
     {                                                                                              \
 #name, "extreme", build_##name,                                                            \
             .in = {{WK_SHAPE(WK_SAMPLES, 31), FILL_EXTREME } }, .reference = formula               \
@@ -179,10 +181,12 @@ const struct op_case cases_elements[] = {
     FORMULA(gelu),
     FORMULA(gelu_erf),
     {"relu", "normal", build_relu, .in = {{WIDE}}, .reference = formula},
+    {"relu", "positions", build_relu, .in = {{TEXT}}, .reference = formula},
     FORMULA(silu),
     FORMULA(tanh),
     FORMULA(sigmoid),
     {"scale", "normal", scale, .in = {{WIDE}}, .number = -1.75, .reference = formula},
+    {"scale", "positions", scale, .in = {{TEXT}}, .number = -1.75, .reference = formula},
     {"swiglu", "small", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 22)}},
      .reference = swiglu_reference},
     {"swiglu", "rows above a tile", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, 4200)}},

@@ -178,20 +178,58 @@ static struct op_tensor tensor_of(const struct trial *t, const struct wk_tensor 
     return tensor;
 }
 
-/* The number of element i in the tensor of all samples, sample by sample: a sample alone has the
- * values that it has among others. */
-static int64_t number_of(const struct trial *t, const struct op_tensor *x,
-                         const struct wk_tensor *like, int64_t i)
+const struct kernel_table *case_kernels(const struct op_case *c)
 {
-    int64_t inner = 1, outer = 1, each = 1;
+    for (int i = 0; op_row_at(i); i++) {
+        if (!strcmp(op_row_at(i)->name, c->row) && op_row_at(i)->factors)
+            return kernel_named("cpu-own");
+    }
+    return kernel_cpu();
+}
+
+/* Index `i` of a dimension, among all positions. Samples are outermost, positions next. */
+static int64_t index_in_all(const struct trial *t, struct dim d, int64_t i)
+{
+    int64_t span = t->options.length * d.fixed, sample = i / span, within = i % span;
+    if (d.length != 1 || !t->options.of_length)
+        return i;
+    return sample * t->options.of_length * d.fixed + t->options.first_position * d.fixed + within;
+}
+
+static int64_t size_in_all(const struct trial *t, struct dim d)
+{
+    struct sizes sizes = {t->options.samples, t->options.of_length};
+    if (!t->options.of_length)
+        sizes.length = t->options.length;
+    return dim_size(d, &sizes);
+}
+
+int64_t trial_index(const struct trial *t, const struct op_tensor *x, const struct wk_tensor *like,
+                    int64_t i)
+{
+    int64_t index = 0, inner = 1;
+    for (int d = like->dims - 1; d >= 0; d--) {
+        index += index_in_all(t, like->shape[d], i % x->shape[d]) * inner;
+        inner *= size_in_all(t, like->shape[d]);
+        i /= x->shape[d];
+    }
+    return index;
+}
+
+/* The number of element i in the tensor of all samples and positions, sample by sample: a sample
+ * alone has the values that it has among others, and so have some positions of it. */
+static int64_t number_of(const struct trial *t, const struct op_tensor *x,
+                         const struct wk_tensor *like, int64_t element)
+{
+    int64_t inner = 1, outer = 1, each = 1, i = trial_index(t, x, like, element);
     int d = like->dims - 1;
     for (; d >= 0 && !like->shape[d].samples; d--)
-        inner *= x->shape[d];
+        inner *= size_in_all(t, like->shape[d]);
     if (d < 0 || !t->options.samples)
         return i;
-    each = x->shape[d] / t->options.samples * inner;
+    each = size_in_all(t, like->shape[d]) / t->options.samples * inner;
     for (int k = 0; k < d; k++)
-        outer *= x->shape[k];
+        outer *= size_in_all(t, like->shape[k]);
     int64_t sample = i / each % t->options.samples, before = i / each / t->options.samples;
     return ((t->options.first_sample + sample) * outer + before) * each + i % each;
 }

@@ -64,6 +64,7 @@ struct trial_options {
     int64_t samples;                    /* 0 is an empty batch */
     int64_t length;                     /* 0: 5 */
     int64_t first_sample;               /* global number */
+    int64_t first_position, of_length;  /* a piece of the positions of so many; 0: all of them */
     enum wk_dtype in_type, out_type;    /* of values, and of parameters of two or more dimensions */
     enum wk_dtype compute;
     size_t shift;   /* bytes by which each buffer's alignment is off */
@@ -117,6 +118,14 @@ double *tensor_doubles(const struct op_tensor *tensor);
 /* The result by the case's reference, in double; freed with free. `input` and `element` shift one
  * input's element by `by`; input -1 for none. */
 double *trial_reference(const struct trial *trial, int input, int64_t element, double by);
+
+/* The kernels that give an element the same bits whatever lies beside it: a library for products
+ * chooses its kernels by the number of rows, so the project's own stand in. */
+const struct kernel_table *case_kernels(const struct op_case *c);
+
+/* Where element i of x, shaped as `like`, is in the tensor of all positions. */
+int64_t trial_index(const struct trial *trial, const struct op_tensor *x,
+                    const struct wk_tensor *like, int64_t i);
 
 /* Largest magnitude. */
 double largest_of(const double *x, int64_t count);

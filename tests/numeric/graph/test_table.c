@@ -320,22 +320,12 @@ static void expect_sample(const struct op_tensor *all, const struct op_tensor *o
     cr_expect(same, "%s: sample %ld has other bits alone", what, (long)of[0]);
 }
 
-/* A sample's value, noise included, is the same alone as among others. A library for products
- * chooses its kernels by the number of rows: their own kernels stand in. */
-static const struct kernel_table *kernels_of(const struct op_case *c)
-{
-    for (int i = 0; op_row_at(i); i++) {
-        if (!strcmp(op_row_at(i)->name, c->row) && op_row_at(i)->factors)
-            return kernel_named("cpu-own");
-    }
-    return kernel_cpu();
-}
-
+/* A sample's value, noise included, is the same alone as among others. */
 Test(graph_table, samples_do_not_meet)
 {
     EACH_CASE(c)
     {
-        struct trial_options options = {.samples = SAMPLES, .kernels = kernels_of(c)};
+        struct trial_options options = {.samples = SAMPLES, .kernels = case_kernels(c)};
         struct trial t = trial_new(c, &options);
         unsigned gradients = trial_gradients(&t), params = trial_params(&t);
         trial_forward(&t);
