@@ -1,7 +1,7 @@
 /* How much memory a trial may use. Above its limit a control group kills the process, while a limit
  * of the process refuses the memory. During a search the process's RLIMIT_DATA is therefore its
- * present use plus its share of what its groups have left. Our models and a program's passes then
- * get a refusal instead of a kill. Without group limits nothing changes.
+ * present use plus its share of what its groups and the machine have left. Our models and a
+ * program's passes then get a refusal instead of a kill.
  *
  * Any thread. The limit applies to all threads of the process; with several searches the lowest
  * limit applies.

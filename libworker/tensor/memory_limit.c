@@ -124,6 +124,16 @@ static void climb(const char *mount, const char *path, const struct version *ver
     }
 }
 
+/* What the whole machine has left, as the kernel estimates it: beyond that it kills. */
+static int64_t left_in_machine(const char *root)
+{
+    FILE *file = open_in(root, "proc/meminfo");
+    int64_t kib = file ? read_line(file, "MemAvailable:") : -1;
+    if (file)
+        (void)fclose(file);
+    return kib < 0 || kib > INT64_MAX / 1024 ? MEMORY_UNLIMITED : kib * 1024;
+}
+
 void memory_limit_read(const char *root, struct memory_limit *ret)
 {
     *ret = (struct memory_limit){.own = MEMORY_UNLIMITED, .above = MEMORY_UNLIMITED};
@@ -141,6 +151,8 @@ void memory_limit_read(const char *root, struct memory_limit *ret)
     }
     if (file)
         (void)fclose(file);
+    int64_t machine = left_in_machine(root);
+    ret->above = machine < ret->above ? machine : ret->above;
 }
 
 int64_t memory_data_bytes(const char *root)

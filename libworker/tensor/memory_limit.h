@@ -1,8 +1,8 @@
-/* Memory that this process may still use before the kernel kills it: the limits of its control
- * group and of those above it, in version 2 of the hierarchy (memory.max) and version 1
- * (memory.limit_in_bytes). Cached files count as free, because the kernel can drop them. Reads
- * files; any thread. Source: Linux, Documentation/admin-guide/cgroup-v2.rst and
- * cgroup-v1/memory.rst. */
+/* Memory that this process may still use before the kernel kills it. Limits are those of its
+ * control group and of the groups above it, in version 2 of the hierarchy (memory.max) and version
+ * 1 (memory.limit_in_bytes), and what the machine has left (MemAvailable). Cached files count as
+ * free, because the kernel can drop them. Reads files; any thread. Source: Linux,
+ * Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and filesystems/proc.rst. */
 #ifndef TENSOR_MEMORY_LIMIT_H
 #define TENSOR_MEMORY_LIMIT_H
 
@@ -14,7 +14,7 @@ enum { MEMORY_GROUP_MAX = 1024 };
 
 struct memory_limit {
     int64_t own; /* bytes left in its own group; MEMORY_UNLIMITED: no limit, or none that is seen */
-    int64_t above; /* the least of those above, which other processes of the machine share */
+    int64_t above; /* the least of those above and the machine's, which other processes share */
     char group[MEMORY_GROUP_MAX]; /* folder of its own, "" for none */
 };
 

@@ -52,6 +52,16 @@ Test(memory_limit, nothing_that_can_be_read_is_no_limit)
     cr_expect_eq(memory_data_bytes(root.path), -1);
 }
 
+Test(memory_limit, a_machine_without_groups_has_what_is_available)
+{
+    put("proc/meminfo", "MemTotal:  8000 kB\nMemFree:  100 kB\nMemAvailable:    3000 kB\n");
+    struct memory_limit limit = limits();
+    cr_expect(limit.own == MEMORY_UNLIMITED && !*limit.group);
+    cr_expect_eq(limit.above, 3000 * 1024);
+    put("proc/meminfo", "MemTotal:  8000 kB\n");
+    cr_expect_eq(limits().above, MEMORY_UNLIMITED);
+}
+
 static void put_v2(const char *own, const char *middle)
 {
     put("proc/self/cgroup", "0::/a/job/w0\n");
