@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "libworker/graph/attribute.h"
 #include "libworker/graph/build.h"
 #include "libworker/graph/op_call.h"
 
@@ -54,6 +55,7 @@ struct op_row {
     int min_in, max_in;
     unsigned optional; /* inputs that may be NULL: OP_IN bits */
     unsigned cuts;
+    const struct op_attribute *attributes; /* those of node->attributes; NULL: there are none */
 
     /* Check the inputs and describe the outputs. The sentence begins after "operation: ". */
     int (*shape)(struct op_signature *signature, struct error *err);

@@ -250,8 +250,15 @@ static int64_t cache_width(const struct node *node)
     return 2 * a->kv_heads * size;
 }
 
+static const struct op_attribute attention_attributes[] = {
+    OP_ATTRIBUTE(struct attributes, heads),  OP_ATTRIBUTE(struct attributes, kv_heads),
+    OP_ATTRIBUTE(struct attributes, causal), OP_ATTRIBUTE(struct attributes, window),
+    OP_ATTRIBUTE(struct attributes, scale),  {0},
+};
+
 const struct op_row op_attention = {
     .name = "attention",
+    .attributes = attention_attributes,
     .result = RESULT_NARROW,
     .min_in = 1,
     .max_in = 1,

@@ -70,8 +70,14 @@ static int concat_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute concat_attributes[] = {
+    OP_ATTRIBUTE(struct concat, dim),
+    {0},
+};
+
 const struct op_row op_concat = {
     .name = "concat",
+    .attributes = concat_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = NODE_INPUTS_MAX,

@@ -228,8 +228,16 @@ static int conv2d_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute conv2d_attributes[] = {
+    OP_ATTRIBUTE(struct wk_conv_options, stride),
+    OP_ATTRIBUTE(struct wk_conv_options, padding),
+    OP_ATTRIBUTE(struct wk_conv_options, groups),
+    {0},
+};
+
 const struct op_row op_conv2d = {
     .name = "conv2d",
+    .attributes = conv2d_attributes,
     .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = 3,

@@ -69,8 +69,14 @@ static void loss_cost(const struct op_call *call, bool back, struct op_cost *ret
                             .bytes = cost_bytes(call, back)};
 }
 
+static const struct op_attribute cross_entropy_attributes[] = {
+    OP_ATTRIBUTE(struct entropy_attributes, smoothing),
+    {0},
+};
+
 const struct op_row op_cross_entropy = {
     .name = "cross_entropy",
+    .attributes = cross_entropy_attributes,
     .min_in = 2,
     .max_in = 2,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

@@ -84,8 +84,14 @@ static int dropout_shape(struct op_signature *s, struct error *err)
     return rule_as(s, 0);
 }
 
+static const struct op_attribute dropout_attributes[] = {
+    OP_ATTRIBUTE(struct dropout, share),
+    {0},
+};
+
 const struct op_row op_dropout = {
     .name = "dropout",
+    .attributes = dropout_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

@@ -173,8 +173,15 @@ static void group_cost(const struct op_call *call, bool back, struct op_cost *re
     cost_elements(call, back, back ? 14 : 8, ret);
 }
 
+static const struct op_attribute group_norm_attributes[] = {
+    OP_ATTRIBUTE(struct attributes, groups),
+    OP_ATTRIBUTE(struct attributes, epsilon),
+    {0},
+};
+
 const struct op_row op_group_norm = {
     .name = "group_norm",
+    .attributes = group_norm_attributes,
     .min_in = 2,
     .max_in = 3,
     .optional = OP_IN(BIAS),

@@ -117,8 +117,14 @@ static void head_cost(const struct op_call *call, bool back, struct op_cost *ret
                             .bytes = cost_bytes(call, back)};
 }
 
+static const struct op_attribute head_cross_entropy_attributes[] = {
+    OP_ATTRIBUTE(struct entropy_attributes, smoothing),
+    {0},
+};
+
 const struct op_row op_head_cross_entropy = {
     .name = "head_cross_entropy",
+    .attributes = head_cross_entropy_attributes,
     .min_in = 3,
     .max_in = 3,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

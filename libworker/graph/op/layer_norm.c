@@ -1,8 +1,15 @@
 /* Layer norm over the last dimension (Ba et al. 2016), with or without a bias. */
 #include "libworker/graph/op/norm.h"
 
+static const struct op_attribute layer_norm_attributes[] = {
+    OP_ATTRIBUTE(struct norm_attributes, epsilon),
+    OP_ATTRIBUTE(struct norm_attributes, mean),
+    {0},
+};
+
 const struct op_row op_layer_norm = {
     .name = "layer_norm",
+    .attributes = layer_norm_attributes,
     .min_in = 2,
     .max_in = 3,
     .optional = OP_IN(2),

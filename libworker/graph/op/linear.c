@@ -259,8 +259,14 @@ static void linear_cost(const struct op_call *call, bool back, struct op_cost *r
     *ret = (struct op_cost){.flop = 2 * rows * weights, .bytes = cost_bytes(call, back)};
 }
 
+static const struct op_attribute linear_attributes[] = {
+    OP_ATTRIBUTE(struct attributes, turned),
+    {0},
+};
+
 const struct op_row op_linear = {
     .name = "linear",
+    .attributes = linear_attributes,
     .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = LINEAR_RESIDUAL + 1,

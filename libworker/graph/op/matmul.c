@@ -156,8 +156,15 @@ static void matmul_cost(const struct op_call *call, bool back, struct op_cost *r
                             .bytes = cost_bytes(call, back)};
 }
 
+static const struct op_attribute matmul_attributes[] = {
+    OP_ATTRIBUTE(struct attributes, turned[0]),
+    OP_ATTRIBUTE(struct attributes, turned[1]),
+    {0},
+};
+
 const struct op_row op_matmul = {
     .name = "matmul",
+    .attributes = matmul_attributes,
     .result = RESULT_NARROW,
     .min_in = 2,
     .max_in = 2,

@@ -184,8 +184,17 @@ static int pool2d_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute pool2d_attributes[] = {
+    OP_ATTRIBUTE(struct wk_pool_options, kind),
+    OP_ATTRIBUTE(struct wk_pool_options, kernel),
+    OP_ATTRIBUTE(struct wk_pool_options, stride),
+    OP_ATTRIBUTE(struct wk_pool_options, padding),
+    {0},
+};
+
 const struct op_row op_pool2d = {
     .name = "pool2d",
+    .attributes = pool2d_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

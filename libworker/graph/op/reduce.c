@@ -170,8 +170,15 @@ static int reduce_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute reduce_attributes[] = {
+    OP_ATTRIBUTE(struct reduce, kind),
+    OP_ATTRIBUTE(struct reduce, dim),
+    {0},
+};
+
 const struct op_row op_reduce = {
     .name = "reduce",
+    .attributes = reduce_attributes,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES,

@@ -108,8 +108,14 @@ static const char *reshape_decode_refusal(const struct node *node)
     return stays ? NULL : "it does not keep the first two dimensions";
 }
 
+static const struct op_attribute reshape_attributes[] = {
+    OP_ATTRIBUTE(struct reshape, shape.dims),
+    {0},
+};
+
 const struct op_row op_reshape = {
     .name = "reshape",
+    .attributes = reshape_attributes,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES,

@@ -1,8 +1,15 @@
 /* RMS norm over the last dimension (Zhang and Sennrich 2019): no mean, no bias. */
 #include "libworker/graph/op/norm.h"
 
+static const struct op_attribute rms_norm_attributes[] = {
+    OP_ATTRIBUTE(struct norm_attributes, epsilon),
+    OP_ATTRIBUTE(struct norm_attributes, mean),
+    {0},
+};
+
 const struct op_row op_rms_norm = {
     .name = "rms_norm",
+    .attributes = rms_norm_attributes,
     .min_in = 2,
     .max_in = 2,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,

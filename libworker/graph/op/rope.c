@@ -118,8 +118,16 @@ static void rope_cost(const struct op_call *call, bool back, struct op_cost *ret
                             .bytes = cost_bytes(call, back)};
 }
 
+static const struct op_attribute rope_attributes[] = {
+    OP_ATTRIBUTE(struct attributes, heads),
+    OP_ATTRIBUTE(struct attributes, size),
+    OP_ATTRIBUTE(struct attributes, theta),
+    {0},
+};
+
 const struct op_row op_rope = {
     .name = "rope",
+    .attributes = rope_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

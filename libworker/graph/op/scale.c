@@ -48,8 +48,14 @@ static int scale_shape(struct op_signature *s, struct error *err)
     return unary_shape(s, err);
 }
 
+static const struct op_attribute scale_attributes[] = {
+    OP_ATTRIBUTE(struct scale, factor),
+    {0},
+};
+
 const struct op_row op_scale = {
     .name = "scale",
+    .attributes = scale_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

@@ -61,8 +61,16 @@ static int slice_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute slice_attributes[] = {
+    OP_ATTRIBUTE(struct slice, dim),
+    OP_ATTRIBUTE(struct slice, first),
+    OP_ATTRIBUTE(struct slice, count),
+    {0},
+};
+
 const struct op_row op_slice = {
     .name = "slice",
+    .attributes = slice_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

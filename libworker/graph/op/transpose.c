@@ -221,8 +221,19 @@ static int transpose_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+static const struct op_attribute transpose_attributes[] = {
+    OP_ATTRIBUTE(struct transpose, order[0]),
+    OP_ATTRIBUTE(struct transpose, order[1]),
+    OP_ATTRIBUTE(struct transpose, order[2]),
+    OP_ATTRIBUTE(struct transpose, order[3]),
+    OP_ATTRIBUTE(struct transpose, order[4]),
+    OP_ATTRIBUTE(struct transpose, order[5]),
+    {0},
+};
+
 const struct op_row op_transpose = {
     .name = "transpose",
+    .attributes = transpose_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

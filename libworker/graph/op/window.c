@@ -72,8 +72,14 @@ static void window_cost(const struct op_call *call, bool backward, struct op_cos
     cost_elements(call, backward, backward ? 1 : 0, ret);
 }
 
+static const struct op_attribute window_attributes[] = {
+    OP_ATTRIBUTE(struct window, positions),
+    {0},
+};
+
 const struct op_row op_window = {
     .name = "window",
+    .attributes = window_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
     .max_in = 1,

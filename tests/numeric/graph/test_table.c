@@ -67,6 +67,8 @@ Test(graph_table, a_row_says_what_it_needs)
         cr_expect(row->view || !trial_gradients(&t) || row->backward, "%s: no backward kernel",
                   row->name);
         cr_expect(row->cuts & OP_CUT_SAMPLES || c->mixes, "%s: cuts", case_name(c));
+        cr_expect(!t.node->attributes || row->attributes, "%s: its attributes have no names",
+                  case_name(c));
         trial_free(&t);
     }
 }
