@@ -161,7 +161,7 @@ static void offer_setting_values(struct offer *offer, const char *before, const 
     const struct setting_row *row = &setting_rows[setting];
     if (row->kind == SETTING_BOOL)
         offer_choices(offer, before, "true|false");
-    else if (row->kind == SETTING_CHOICE)
+    else if (row->kind == SETTING_CHOICE || row->kind == SETTING_CHOICE_OR_SIZE)
         offer_choices(offer, before, row->choices);
 }
 

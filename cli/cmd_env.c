@@ -62,12 +62,15 @@ static const char *kind_text(const struct setting_row *row, char ret[SET_MAX])
     switch (row->kind) {
     case SETTING_TEXT:
         return "text";
-    case SETTING_CHOICE: {
+    case SETTING_CHOICE:
+    case SETTING_CHOICE_OR_SIZE: {
         struct str rest = str_of(row->choices), choice;
         size_t used = 0;
         while (str_next(&rest, '|', &choice) && used < SET_MAX)
             used += (size_t)snprintf(ret + used, SET_MAX - used, "%s`%.*s`", used ? ", " : "",
                                      (int)choice.size, choice.data);
+        if (row->kind == SETTING_CHOICE_OR_SIZE && used < SET_MAX)
+            (void)snprintf(ret + used, SET_MAX - used, ", or a size, for example `6GiB`");
         return ret;
     }
     case SETTING_INTEGER:

@@ -52,6 +52,7 @@ static const char *const examples[] = {
     "muster model show models/llama-hf --dot | dot -Tsvg > llama.svg",
     "muster model estimate --gpt layers=12,width=768 --batch 8 -n 4",
     "muster model estimate models/llama-hf -n 64 --strategy fsdp --mixed-precision bf16",
+    "muster model estimate --gpt layers=12,width=768 --batch 8 --recompute 1GiB",
     NULL,
 };
 static const struct args_command command = {
@@ -86,11 +87,27 @@ static int print_answer(const struct answer *answer, const char *format, struct 
     return rc;
 }
 
+/* How it is trained with these sizes; node_passes_free. */
+static int plan_view(const struct args *args, const struct model_view *view,
+                     struct training_pass *ret, struct error *err)
+{
+    struct needs_pass pass;
+    int rc = needs_pass(args, &pass, err);
+    struct plan_options wanted = {.sizes = {view->samples, view->length}};
+    if (rc)
+        return rc;
+    wanted.compute = pass.compute;
+    wanted.recompute = pass.recompute;
+    wanted.within = pass.within;
+    return node_passes_new(view->graph, &wanted, ret, err);
+}
+
 static int show_model(const struct args *args, struct wk_model *model, struct answer *answer,
                       struct error *err)
 {
     const struct graph_model *m = graph_model_of(model);
-    struct model_view view = {m->graph, args_integer(args, "batch"), model->context};
+    struct training_pass pass;
+    struct model_view view = {m->graph, args_integer(args, "batch"), model->context, &pass};
     if (args_given(args, "length"))
         view.length = args_integer(args, "length");
     if (view.samples < 1 || view.samples > ESTIMATE_SAMPLES_MAX)
@@ -103,15 +120,19 @@ static int show_model(const struct args *args, struct wk_model *model, struct an
         return error_set(err, E_INVALID_ARGUMENT,
                          "a --batch of %lld samples of length %lld has more than %d tokens",
                          (long long)view.samples, (long long)view.length, ESTIMATE_TOKENS_MAX);
+    int rc = plan_view(args, &view, &pass, err);
+    if (rc)
+        return rc;
     if (args_flag(args, "dot")) {
         answer->is_tree = false;
         model_graph_dot(&view);
     } else if (answer->is_tree) {
-        return model_graph_tree(&view, &answer->arena, answer->root);
+        rc = model_graph_tree(&view, &answer->arena, answer->root);
     } else {
         model_graph_table(&view);
     }
-    return 0;
+    node_passes_free(&pass);
+    return rc;
 }
 
 static int show_needs(const struct args *args, struct wk_model *model, struct answer *answer,

@@ -64,22 +64,28 @@ static void row_of_block(struct table *table, const char *name, const struct sum
     table_cell(table, "%s", name);
     table_cell(table, "%s", "");
     table_cell(table, "%s", "");
+    table_cell(table, "%s", "");
     cell_sums(table, sums);
+    table_cell(table, "%s", "");
 }
 
-static void row_of_node(struct table *table, const struct node *node, const struct sums *sums)
+static void row_of_node(struct table *table, const struct node *node, const struct node_pass *pass,
+                        const struct sums *sums)
 {
     char shape[TENSOR_TEXT_MAX];
     table_cell(table, "  %s", node->row->name);
-    table_cell(table, "%s", wk_dtype_name(node->out[0]->type));
+    table_cell(table, "%s", wk_dtype_name(pass->type));
     table_cell(table, "%s", shape_of(node->out[0], shape));
+    table_cell(table, "%s", node->row->factors ? wk_dtype_name(pass->products) : "");
     cell_sums(table, sums);
+    table_cell(table, "%s", pass->again ? "yes" : "");
 }
 
 void model_graph_table(const struct model_view *view)
 {
-    static const char *const titles[] = {"OPERATION", "TYPE",   "SHAPE", ">PARAMETERS",
-                                         ">FLOP",     ">BYTES", NULL};
+    static const char *const titles[] = {"OPERATION", "TYPE",   "SHAPE", "PRODUCTS", ">PARAMETERS",
+                                         ">FLOP",     ">BYTES", "AGAIN", NULL};
+    char peak[FORMAT_MAX];
     const struct wk_graph *graph = view->graph;
     struct table table;
     struct sums all = {0};
@@ -93,11 +99,13 @@ void model_graph_table(const struct model_view *view)
             block = node->block;
         }
         struct sums own = measure_node(view, node, &all);
-        row_of_node(&table, node, &own);
+        row_of_node(&table, node, &view->pass->nodes[node->id], &own);
     }
     row_of_block(&table, "together", &all);
-    printf("%s: %" PRId64 " parameters; a forward pass of %" PRId64 " x %" PRId64 "\n", graph->name,
-           all.params, view->samples, view->length);
+    printf("%s: %" PRId64 " parameters; a forward pass of %" PRId64 " x %" PRId64
+           "; training holds %s at the most\n",
+           graph->name, all.params, view->samples, view->length,
+           format_bytes(view->pass->peak_bytes, peak));
     table_print(&table, stdout, "no operations");
     table_fini(&table);
 }
@@ -130,9 +138,11 @@ void model_graph_dot(const struct model_view *view)
         for (int i = 0; i < graph->n_nodes; i++) {
             const struct node *node = graph->nodes[i];
             char shape[TENSOR_TEXT_MAX];
+            const struct node_pass *pass = &view->pass->nodes[i];
             if (node->block == block)
-                printf("    n%d [label=\"%s\\n%s\"];\n", node->id, node->row->name,
-                       tensor_text(node->out[0], shape));
+                printf("    n%d [label=\"%s\\n%s %s\"%s];\n", node->id, node->row->name,
+                       shape_of(node->out[0], shape), wk_dtype_name(pass->type),
+                       pass->again ? ", style=dashed" : "");
         }
         printf("  }\n");
     }
@@ -157,14 +167,23 @@ static int set_operation(const struct model_view *view, const struct node *node,
                          struct arena *arena, struct tree *map)
 {
     struct sums sums = {0};
-    char shape[TENSOR_TEXT_MAX];
+    char shape[TENSOR_TEXT_MAX], attributes[ATTRIBUTES_TEXT_MAX];
     const struct wk_tensor *result = node->out[0];
+    const struct node_pass *pass = &view->pass->nodes[node->id];
     (void)measure_node(view, node, &sums);
     int rc = tree_map_set(arena, map, "operation", tree_string(arena, node->row->name));
     if (!rc)
-        rc = tree_map_set(arena, map, "type", tree_string(arena, wk_dtype_name(result->type)));
+        rc = tree_map_set(arena, map, "type", tree_string(arena, wk_dtype_name(pass->type)));
     if (!rc)
         rc = tree_map_set(arena, map, "shape", tree_string(arena, shape_of(result, shape)));
+    if (!rc && node->row->factors)
+        rc =
+            tree_map_set(arena, map, "products", tree_string(arena, wk_dtype_name(pass->products)));
+    if (!rc)
+        rc = tree_map_set(arena, map, "again", tree_bool(arena, pass->again));
+    if (!rc)
+        rc = tree_map_set(arena, map, "attributes",
+                          tree_string(arena, attributes_text(node, attributes)));
     if (!rc)
         rc = set_sums(arena, map, &sums);
     return rc;
@@ -214,6 +233,9 @@ int model_graph_tree(const struct model_view *view, struct arena *arena, struct 
         rc = tree_map_set(arena, root, "samples", tree_integer(arena, view->samples));
     if (!rc)
         rc = tree_map_set(arena, root, "length", tree_integer(arena, view->length));
+    if (!rc)
+        rc = tree_map_set(arena, root, "peak_bytes",
+                          tree_integer(arena, (int64_t)view->pass->peak_bytes));
     if (!rc)
         rc = set_sums(arena, root, &all);
     if (!rc)

@@ -5,22 +5,23 @@
 
 #include <stdint.h>
 
+#include "libworker/graph/node_pass.h"
+
 struct arena;
-struct error;
 struct tree;
-struct wk_graph;
 
 struct model_view {
     const struct wk_graph *graph;
     int64_t samples, length;
+    const struct training_pass *pass; /* as it is trained */
 };
 
 /* On standard output. */
 void model_graph_table(const struct model_view *view);
 void model_graph_dot(const struct model_view *view);
 
-/* Into the map `root`: {"model", "samples", "length", "parameters", "flop", "bytes", "blocks":
- * [{"name", …, "operations": […]}]}. E_RESOURCE_EXHAUSTED. */
+/* Into the map `root`: {"model", "samples", "length", "peak_bytes", "parameters", "flop", "bytes",
+ * "blocks": [{"name", …, "operations": […]}]}. E_RESOURCE_EXHAUSTED. */
 int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root);
 
 #endif

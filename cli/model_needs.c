@@ -20,11 +20,12 @@ enum { MIB = 1 << 20 };
 
 const char *const needs_strategies[] = {"ddp", "zero1", "zero2", "fsdp", "all", NULL};
 const char *const needs_precisions[] = {"no", "bf16", "fp16", NULL};
+const char *const needs_policies[] = {"none", "blocks", "operations", NULL};
 const char *const needs_optimizers[] = {"adamw", "adam", "sgd", "lion", "adafactor", "muon", NULL};
 
 struct needs {
     struct estimate_options options;
-    const char *optimizer, *precision;
+    const char *optimizer, *precision, *policy;
     int64_t parameters;
     int count;
     enum strategy_kind strategies[NEEDS_ROWS_MAX];
@@ -39,6 +40,20 @@ static int index_of(const char *const *names, const char *name)
     while (names[i] && strcmp(names[i], name) != 0)
         i++;
     return i;
+}
+
+int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err)
+{
+    struct setting_parsed policy;
+    if (setting_parse(SETTING_RECOMPUTE, args_text(args, "recompute"), &policy, err))
+        return error_wrap(err, "--recompute");
+    *ret = (struct needs_pass){
+        .compute = types[index_of(needs_precisions, args_text(args, "mixed-precision"))],
+        .recompute =
+            policy.integer > 0 ? WK_RECOMPUTE_WITHIN : (enum wk_recompute) - policy.integer,
+        .within = policy.integer > 0 ? policy.integer : 0,
+    };
+    return 0;
 }
 
 /* Only its kind counts here. */
@@ -100,11 +115,15 @@ int needs_new(const struct args *args, struct wk_model *model, struct needs **re
               struct error *err)
 {
     struct wk_optimizer *optimizer;
+    struct needs_pass pass;
+    if (needs_pass(args, &pass, err))
+        return err->code;
     struct needs *n = calloc(1, sizeof(*n));
     if (!n)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for an estimate");
     n->optimizer = args_text(args, "optimizer");
     n->precision = args_text(args, "mixed-precision");
+    n->policy = args_text(args, "recompute");
     n->parameters = (int64_t)model->count;
     int rc = make_optimizer(n->optimizer, &optimizer, err);
     if (!rc) {
@@ -113,9 +132,10 @@ int needs_new(const struct args *args, struct wk_model *model, struct needs **re
             .world = world > ESTIMATE_WORLD_MAX ? ESTIMATE_WORLD_MAX + 1 : (int)world,
             .samples = args_integer(args, "batch"),
             .length = args_given(args, "length") ? args_integer(args, "length") : model->context,
-            .compute = types[index_of(needs_precisions, n->precision)],
+            .compute = pass.compute,
             .low_gradients = args_flag(args, "low-gradients"),
-            .recompute = args_flag(args, "recompute"),
+            .recompute = pass.recompute,
+            .within = pass.within,
             .prefetch = (int)default_of(SETTING_PREFETCH),
             .bucket_bytes = (size_t)(default_of(SETTING_BUCKET_MIB) * MIB),
             .optimizer = optimizer,
@@ -148,7 +168,7 @@ void needs_table(const struct needs *needs)
                                          ">OPTIMIZER", ">ACTIVATIONS", ">BATCH",  ">LINKS",
                                          ">TOTAL",     ">SENT A STEP", NULL};
     const struct estimate_options *o = &needs->options;
-    char count[FORMAT_MAX], forward[FORMAT_MAX], backward[FORMAT_MAX];
+    char count[FORMAT_MAX], forward[FORMAT_MAX], backward[FORMAT_MAX], again[FORMAT_MAX];
     struct table table;
     table_init(&table, titles);
     for (int i = 0; i < needs->count; i++) {
@@ -164,12 +184,14 @@ void needs_table(const struct needs *needs)
         cell_bytes(&table, e->total);
         cell_bytes(&table, (int64_t)e->sent);
     }
-    printf("%s parameters, %d ranks, each %" PRId64 " x %" PRId64 ", %s, mixed_precision %s%s\n"
-           "a rank's pass: %s FLOP forward, %s backward\n",
+    printf("%s parameters, %d ranks, each %" PRId64 " x %" PRId64
+           ", %s, mixed_precision %s, recompute %s\n"
+           "a rank's pass: %s FLOP forward, %s backward, of which %s again\n",
            count_text((double)needs->parameters, count), o->world, o->samples, o->length,
-           needs->optimizer, needs->precision, o->recompute ? ", recompute" : "",
+           needs->optimizer, needs->precision, needs->policy,
            count_text(needs->rows[0].forward_flop, forward),
-           count_text(needs->rows[0].backward_flop, backward));
+           count_text(needs->rows[0].backward_flop, backward),
+           count_text(needs->rows[0].again_flop, again));
     table_print(&table, stdout, "no strategy");
     table_fini(&table);
 }
@@ -221,7 +243,7 @@ static int set_question(const struct needs *needs, struct arena *arena, struct t
     if (!rc)
         rc = tree_map_set(arena, root, "mixed_precision", tree_string(arena, needs->precision));
     if (!rc)
-        rc = tree_map_set(arena, root, "recompute", tree_bool(arena, o->recompute));
+        rc = tree_map_set(arena, root, "recompute", tree_string(arena, needs->policy));
     if (!rc)
         rc = tree_map_set(arena, root, "low_gradients", tree_bool(arena, o->low_gradients));
     return rc;
@@ -236,6 +258,8 @@ int needs_tree(const struct needs *needs, struct arena *arena, struct tree *root
         rc = tree_map_set(arena, root, "forward_flop", tree_number(arena, first->forward_flop));
     if (!rc)
         rc = tree_map_set(arena, root, "backward_flop", tree_number(arena, first->backward_flop));
+    if (!rc)
+        rc = tree_map_set(arena, root, "again_flop", tree_number(arena, first->again_flop));
     if (!rc)
         rc = tree_map_set(arena, root, "strategies", rows);
     for (int i = 0; i < needs->count && !rc; i++)

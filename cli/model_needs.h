@@ -3,6 +3,8 @@
 #ifndef CLI_MODEL_NEEDS_H
 #define CLI_MODEL_NEEDS_H
 
+#include <worker/nn.h>
+
 #include "common/base/args.h"
 #include "common/base/error.h"
 
@@ -28,20 +30,33 @@ struct wk_model;
          .kind = ARGS_OPTION,                                                                      \
          .choices = needs_precisions,                                                              \
          .fallback = "no",                                                                         \
-         .help = "estimate: type of the products' factors"},                                       \
+         .help = "type of the products' factors"},                                                 \
         {.name = "optimizer",                                                                      \
          .kind = ARGS_OPTION,                                                                      \
          .choices = needs_optimizers,                                                              \
          .fallback = "adamw",                                                                      \
          .help = "estimate: whose state is counted"},                                              \
         {.name = "recompute",                                                                      \
-         .kind = ARGS_FLAG,                                                                        \
-         .help = "estimate: activations of a block are computed again"},                           \
+         .kind = ARGS_OPTION,                                                                      \
+         .offers = needs_policies,                                                                 \
+         .fallback = "none",                                                                       \
+         .value_name = "POLICY",                                                                   \
+         .help = "what the backward pass computes again: as the setting, a size is of "            \
+                 "activations"},                                                                   \
     {                                                                                              \
         .name = "low-gradients", .kind = ARGS_FLAG,                                                \
         .help = "estimate: gradients are kept in the narrow type"                                  \
     }
-extern const char *const needs_strategies[], *const needs_precisions[], *const needs_optimizers[];
+extern const char *const needs_strategies[], *const needs_precisions[], *const needs_optimizers[],
+                                                                            *const needs_policies[];
+
+/* How a training pass is computed, by the options. E_INVALID_ARGUMENT. */
+struct needs_pass {
+    enum wk_dtype compute;
+    enum wk_recompute recompute;
+    int64_t within; /* bytes */
+};
+int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err);
 
 enum { NEEDS_ROWS_MAX = 4 };
 struct needs;

@@ -3,7 +3,8 @@
 formulas: what tests/numeric/train/test_memory.c counts in pages. ZeRO's formulas for mixed precision
 hold gradients in 2 bytes, as `low_gradients` does; without it they are floats, and what is
 added to the formula for that is said in its name. Memory does not depend on how the program was built,
-so the tests' program serves. Then the peak of a step against its plan, and the time to plan a deep model."""
+so the tests' program serves. Then the peak of a step against its plan, the time to plan a deep model,
+and what recomputation saves and costs."""
 import json
 import re
 import subprocess
@@ -34,7 +35,7 @@ def main():
             "ours": float(most), "peer": formula, "peer_name": name + ("" if narrow else ", gradients in float"),
             "ratio": round(float(most) / formula, 3), "unit": "bytes/parameter", "target": TARGET}))
     failed = done.returncode
-    for name in ("bench_memory_step", "bench_memory_planning"):
+    for name in ("bench_memory_step", "bench_memory_planning", "bench_memory_recompute"):
         own = program.parent.parent / "bench" / name
         if not own.exists():
             print(f"bench memory: {own} is not built", file=sys.stderr)

@@ -96,19 +96,59 @@ const char *setting_env_name(enum setting setting, char ret[SETTING_ENV_MAX])
 
 static int check_choice(const struct setting_row *row, const char *text, struct error *err)
 {
-    enum { CHOICES_MAX = 16, CHOICE_MAX = 32 };
-    char names[CHOICES_MAX][CHOICE_MAX];
+    enum { CHOICES_MAX = 16 };
+    char names[CHOICES_MAX][SETTING_CHOICE_MAX];
     const char *list[CHOICES_MAX + 1] = {0};
     struct str rest = str_of(row->choices), choice;
     for (int i = 0; i < CHOICES_MAX && str_next(&rest, '|', &choice); i++) {
         if (str_equal(choice, str_of(text)))
             return 0;
-        (void)str_printf(names[i], CHOICE_MAX, "%.*s", (int)choice.size, choice.data);
+        (void)str_printf(names[i], SETTING_CHOICE_MAX, "%.*s", (int)choice.size, choice.data);
         list[i] = names[i];
     }
     error_set(err, E_INVALID_ARGUMENT, "\"%.80s\" is none of %s", text, row->choices);
     (void)meant_hint(err, text, list);
     return E_INVALID_ARGUMENT;
+}
+
+const char *setting_choice(enum setting setting, int64_t number, char ret[SETTING_CHOICE_MAX])
+{
+    struct str rest = str_of(setting_rows[setting].choices), choice;
+    ret[0] = '\0';
+    for (int64_t i = 0; str_next(&rest, '|', &choice); i++) {
+        if (i == number)
+            (void)str_printf(ret, SETTING_CHOICE_MAX, "%.*s", (int)choice.size, choice.data);
+    }
+    return ret;
+}
+
+/* "none" gives 0, "blocks" -1, "2GiB" its bytes. */
+static int parse_choice_or_size(enum setting setting, const char *text, int64_t *ret,
+                                struct error *err)
+{
+    char choice[SETTING_CHOICE_MAX];
+    uint64_t bytes;
+    bool truth;
+    if (!parse_bool(text, &truth, NULL)) {
+        *ret = -(int64_t)truth;
+        return 0;
+    }
+    for (int64_t i = 0; *setting_choice(setting, i, choice); i++) {
+        if (strcmp(choice, text) == 0) {
+            *ret = -i;
+            return 0;
+        }
+    }
+    if (!isdigit((unsigned char)*text)) {
+        (void)check_choice(&setting_rows[setting], text, err);
+        return error_wrap(err, "neither a choice nor a size such as 6GiB");
+    }
+    int rc = parse_bytes(text, &bytes, err);
+    if (!rc && (bytes < 1 || bytes > INT64_MAX))
+        rc = error_set(err, E_INVALID_ARGUMENT, "%s is no number of bytes from 1 on", text);
+    if (!rc)
+        *ret = (int64_t)bytes;
+    return rc;
 }
 
 /* "200 steps" gives 200, "10m" gives -600000. */
@@ -200,6 +240,9 @@ int setting_parse(enum setting setting, const char *text, struct setting_parsed 
     case SETTING_BOOL:
         rc = parse_bool(text, &truth, err);
         parsed.integer = truth;
+        break;
+    case SETTING_CHOICE_OR_SIZE:
+        rc = parse_choice_or_size(setting, text, &parsed.integer, err);
         break;
     case SETTING_INTERVAL:
         rc = parse_interval(text, &parsed.integer, err);

@@ -32,7 +32,9 @@ enum setting_kind {
     SETTING_TEXT,
     SETTING_CHOICE,
     SETTING_INTEGER,
-    SETTING_BOOL, /* kept as 0 or 1 */
+    SETTING_BOOL,           /* kept as 0 or 1 */
+    SETTING_CHOICE_OR_SIZE, /* kept as 0, -1, … of its choices, or as bytes; false and true are the
+                             * first two */
     SETTING_NUMBER,
     SETTING_DURATION, /* kept in ms */
     SETTING_INTERVAL, /* "200 steps" or a duration; kept as steps, or as -ms; 0 = never */
@@ -70,13 +72,17 @@ void settings_meant(struct error *err, const char *name);
 bool settings_section(const char *path);
 
 struct setting_parsed {
-    int64_t integer; /* INTEGER, BOOL, DURATION, INTERVAL */
+    int64_t integer; /* INTEGER, BOOL, DURATION, INTERVAL, CHOICE_OR_SIZE */
     double number;   /* NUMBER */
 };
 
 /* E_INVALID_ARGUMENT with the accepted values if `text` does not fit the row. */
 int setting_parse(enum setting setting, const char *text, struct setting_parsed *ret,
                   struct error *err);
+
+/* The choice of this number, "" if there is none; into ret, which it returns. */
+enum { SETTING_CHOICE_MAX = 32 };
+const char *setting_choice(enum setting setting, int64_t number, char ret[SETTING_CHOICE_MAX]);
 
 /* "MUSTER_CHECKPOINT_EVERY" of "checkpoint.every" into ret; returns ret. Any name is allowed. */
 enum { SETTING_ENV_MAX = 64 };

@@ -62,8 +62,9 @@
       "blocks gathered ahead of the one in use")                                                   \
     X(RESHARD, "fsdp.reshard_after_forward", BOOL, OF_JOB, "true", 0, 0, NULL,                     \
       "free a block's parameters between its forward and backward pass")                           \
-    X(RECOMPUTE, "recompute", BOOL, OF_JOB, "false", 0, 0, NULL,                                   \
-      "keep only each layer's input from forward to backward, compute the rest again; same bits")  \
+    X(RECOMPUTE, "recompute", CHOICE_OR_SIZE, OF_JOB, "none", 0, 0, "none|blocks|operations",      \
+      "what the backward pass computes again instead of keeping it: nothing, whole blocks, cheap " \
+      "operations, or as little as keeps a pass within a size; same bits")                         \
     X(ONE_RANK_READS, "one_rank_reads", BOOL, OF_JOB, "false", 0, 0, NULL,                         \
       "rank 0 alone reads the weights that a model starts with, and sends them")                   \
     X(OFFLOAD_DIR, "offload.dir", TEXT, OF_JOB, "", 0, 0, NULL,                                    \

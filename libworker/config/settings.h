@@ -19,7 +19,7 @@
 
 struct setting_value {
     const char *text; /* in the arena or the table, never NULL */
-    int64_t integer;  /* INTEGER, BOOL, DURATION, INTERVAL */
+    int64_t integer;  /* INTEGER, BOOL, DURATION, INTERVAL, CHOICE_OR_SIZE */
     double number;    /* NUMBER */
     enum wk_origin origin;
     const char *where; /* "MUSTER_SEED", "run.yaml:3"; "" for default and code */

@@ -45,6 +45,7 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
         .sizes = {o->samples, m->graph->uses_length ? length : 1},
         .compute = o->compute,
         .recompute = o->recompute,
+        .within = o->within,
     };
     struct plan *plan;
     int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
@@ -52,6 +53,7 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
         return rc;
     e->activations = (int64_t)plan->region_bytes;
     e->batch = input_bytes(m->graph, &wanted.sizes);
+    e->again_flop = plan->again_flop;
     add_flop(plan, e);
     plan_free(plan);
     return 0;

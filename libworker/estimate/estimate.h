@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <worker/nn.h>
+
 #include "common/base/error.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy_options.h"
@@ -31,7 +33,8 @@ struct estimate_options {
     int64_t length;                       /* of each sample; 0: the model's context */
     enum wk_dtype compute;                /* WK_F32, WK_BF16 or WK_F16 */
     bool low_gradients;                   /* as the setting; strategies that cut, not in WK_F32 */
-    bool recompute;                       /* each block's activations again in the backward pass */
+    enum wk_recompute recompute;          /* what the backward pass computes again */
+    int64_t within;                       /* bytes of activations, of WK_RECOMPUTE_WITHIN */
     int prefetch;                         /* of fsdp: blocks gathered ahead */
     size_t bucket_bytes;                  /* of zero2: gradients that are summed together */
     const struct wk_optimizer *optimizer; /* borrowed */
@@ -48,11 +51,13 @@ struct estimate {
     int64_t communication; /* rings, posts and buffers to the other ranks */
     int64_t total;
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
+    double again_flop;                  /* of what it repeats */
     double sent;                        /* bytes that the rank sends in a step of one pass */
 };
 
 /* WK_EINVAL names the number that is outside its limits; WK_EUNSUPPORTED: a model that is no graph,
- * or an optimizer on whole tensors under a strategy that cuts them; WK_ENOMEM. */
+ * or an optimizer on whole tensors under a strategy that cuts them. WK_ENOMEM, also for
+ * activations that cannot be within their bytes; the sentence has the least that they need. */
 int estimate_training(struct wk_model *model, const struct estimate_options *options,
                       struct estimate *ret, struct error *err);
 

@@ -31,6 +31,7 @@ static void mark_kept(struct emitter *e)
 
 void emit_fini(struct emitter *e)
 {
+    recompute_fini(&e->recompute);
     trace_fini(&e->trace);
     free(e->value[0]);
     free(e->value[1]);
@@ -40,12 +41,6 @@ void emit_fini(struct emitter *e)
     free(e->storages);
     free(e->sharers);
     *e = (struct emitter){0};
-}
-
-bool emit_is_again(const struct emitter *e, int block)
-{
-    return e->plan->options.recompute && e->plan->options.trace.trains &&
-           block < e->graph->n_blocks - 1;
 }
 
 /* *array with a place for one more. False without memory: then the plan is given up at its end, and
@@ -100,34 +95,48 @@ static bool has_first(struct emitter *e)
     return !e->without_memory;
 }
 
-int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan, const int *blocks,
-              struct error *err)
+void emit_begin(struct emitter *e)
 {
-    size_t tensors = (size_t)graph->n_tensors + 1;
-    *e = (struct emitter){.graph = graph, .plan = plan, .blocks = blocks};
-    int rc = trace_init(&e->trace, graph, &plan->options.trace, err);
-    if (rc)
-        return rc;
+    e->n_storages = 0;
+    e->plan->n_launches = e->plan->n_values = 0;
+    e->plan->cache_bytes = 0;
+    for (int i = 0; i < e->graph->n_tensors; i++) {
+        e->value[0][i] = e->value[1][i] = -1;
+        e->grads[i] = (struct grad){.value = -1};
+    }
+    (void)has_first(e);
+}
+
+static bool has_arrays(struct emitter *e)
+{
+    size_t tensors = (size_t)e->graph->n_tensors + 1;
     e->value[0] = malloc(tensors * sizeof(int));
     e->value[1] = malloc(tensors * sizeof(int));
     e->type = calloc(tensors, sizeof(*e->type));
     e->kept = calloc(tensors, sizeof(*e->kept));
     e->grads = calloc(tensors, sizeof(*e->grads));
-    if (!e->value[0] || !e->value[1] || !e->type || !e->kept || !e->grads || !has_first(e)) {
-        emit_fini(e);
-        return error_set(err, WK_ENOMEM, "no memory to plan the model");
+    return e->value[0] && e->value[1] && e->type && e->kept && e->grads && has_first(e);
+}
+
+int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan, const int *blocks,
+              struct error *err)
+{
+    *e = (struct emitter){.graph = graph, .plan = plan, .blocks = blocks};
+    int rc = trace_init(&e->trace, graph, &plan->options.trace, err);
+    if (rc)
+        return rc;
+    rc = has_arrays(e) ? 0 : WK_ENOMEM;
+    if (!rc) {
+        mark_kept(e);
+        rc = types_choose(graph, &e->trace, plan->options.compute, e->type);
     }
-    for (int i = 0; i < graph->n_tensors; i++) {
-        e->value[0][i] = e->value[1][i] = -1;
-        e->grads[i].value = -1;
-    }
-    mark_kept(e);
-    int rc_types = types_choose(graph, &e->trace, plan->options.compute, e->type);
-    if (rc_types) {
-        emit_fini(e);
-        return error_set(err, rc_types, "no memory to plan the model");
-    }
-    return 0;
+    const struct recompute_pass pass = {graph, &e->trace, &plan->options.sizes, e->type, e->kept};
+    if (!rc)
+        rc = recompute_init(&e->recompute, &pass);
+    if (!rc)
+        return 0;
+    emit_fini(e);
+    return error_set(err, rc, "no memory to plan the model");
 }
 
 /* The view is of as many rows as there are positions, so of other rows when some came before. */
@@ -163,7 +172,7 @@ int emit_read(struct emitter *e, const struct work *work, struct wk_tensor *tens
             *number = outside_value(e, tensor, base);
         return *number;
     }
-    bool own = again && base->node->block == work->node->block;
+    bool own = again && e->recompute.again[tensor->id] && base->block == work->node->block;
     return e->value[own ? 1 : 0][tensor->id];
 }
 

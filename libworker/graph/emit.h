@@ -9,6 +9,7 @@
 #include "libworker/graph/layout.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/plan.h"
+#include "libworker/graph/recompute.h"
 
 /* What a tensor's gradient waits for. */
 struct grad {
@@ -20,6 +21,7 @@ struct grad {
 struct emitter {
     const struct wk_graph *graph;
     struct trace trace;
+    struct recompute recompute;
     struct plan *plan;
     const int *blocks;
     /* [tensors] */
@@ -39,14 +41,15 @@ int emit_init(struct emitter *emitter, const struct wk_graph *graph, struct plan
               const int *blocks, struct error *err);
 void emit_fini(struct emitter *emitter);
 
-/* True for the blocks that are computed again: all but the last, whose backward pass is next. */
-bool emit_is_again(const struct emitter *emitter, int block);
+/* Begin without launches and values, as often as works are chosen (recompute.h). */
+void emit_begin(struct emitter *emitter);
 
 /* A new value of the tensor's shape, in this storage; -1: in one of its own. */
 int emit_value(struct emitter *emitter, const struct wk_tensor *tensor, enum wk_dtype type,
                int storage);
 
-/* The value of a tensor that `work` reads; `again`: of the block's second computation. */
+/* The value of a tensor that `work` reads; `again`: in the backward pass, where a value of its own
+ * block may be one that was computed again. */
 int emit_read(struct emitter *emitter, const struct work *work, struct wk_tensor *tensor,
               bool again);
 

@@ -143,7 +143,7 @@ static void pass_on(struct emitter *e, const struct work *work, int input)
 }
 
 /* The kernel, if any gradient is for it to compute. */
-static void compute(struct emitter *e, const struct work *work, bool again)
+static void compute(struct emitter *e, const struct work *work)
 {
     const struct node *node = work->node;
     unsigned kept = op_keeps(node);
@@ -153,7 +153,7 @@ static void compute(struct emitter *e, const struct work *work, bool again)
     launch.d_out = e->grads[work->out[0]->id].value;
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {
         if (work->in[i])
-            launch.in[i] = kept & OP_IN(i) ? emit_read(e, work, work->in[i], again) : -1;
+            launch.in[i] = kept & OP_IN(i) ? emit_read(e, work, work->in[i], true) : -1;
         if (!takes_gradient(work, i) || passes(work, i))
             continue;
         bool add;
@@ -163,7 +163,7 @@ static void compute(struct emitter *e, const struct work *work, bool again)
     }
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {
         if (work->out[i] && (kept & OP_OUT(i)))
-            launch.out[i] = e->value[again ? 1 : 0][work->out[i]->id];
+            launch.out[i] = emit_read(e, work, work->out[i], true);
     }
     if (wanted)
         emit_kernel(e, &launch);
@@ -171,7 +171,7 @@ static void compute(struct emitter *e, const struct work *work, bool again)
 
 void emit_backward(struct emitter *e, const struct work *work)
 {
-    compute(e, work, emit_is_again(e, work->node->block));
+    compute(e, work);
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {
         if (takes_gradient(work, i) && passes(work, i))
             pass_on(e, work, i);

@@ -37,7 +37,8 @@ static bool is_free_for(const struct emitter *e, const struct work *work, struct
         if (e->trace.same[e->graph->outputs[i].value->id] == in)
             return false;
     }
-    return in->node->block == work->node->block || !emit_is_again(e, work->node->block);
+    bool again = e->recompute.again[work->out[0]->id]; /* then it is read again, or made again */
+    return !again || (e->recompute.again[in->id] && in->block == work->node->block);
 }
 
 /* A view is the same memory in another shape. */

@@ -8,6 +8,25 @@ static size_t rounded(size_t bytes)
     return (bytes + LAYOUT_ALIGN_BYTES - 1) / LAYOUT_ALIGN_BYTES * LAYOUT_ALIGN_BYTES;
 }
 
+size_t layout_live(const struct storage *storages, int n, int launches)
+{
+    size_t *change = calloc((size_t)launches + 2, sizeof(*change)), live = 0, most = 0;
+    if (!change)
+        return (size_t)-1;
+    for (int i = 0; i < n; i++) {
+        if (storages[i].first > storages[i].last)
+            continue;
+        change[storages[i].first] += rounded(storages[i].bytes);
+        change[storages[i].last + 1] -= rounded(storages[i].bytes); /* wraps, and back in the sum */
+    }
+    for (int i = 0; i <= launches; i++) {
+        live += change[i];
+        most = live > most ? live : most;
+    }
+    free(change);
+    return most;
+}
+
 /* The largest first; of equals the one that is needed first. */
 static int by_size(const void *a, const void *b)
 {

@@ -15,6 +15,10 @@ struct storage {
     size_t offset;   /* the result; a multiple of LAYOUT_ALIGN_BYTES */
 };
 
+/* Bytes of the pieces that the fullest of the launches needs: no region is smaller. WK_ENOMEM:
+ * (size_t)-1. */
+size_t layout_live(const struct storage *storages, int n, int launches);
+
 /* Set all offsets. Returns the region's size. WK_ENOMEM if there is none to sort in: (size_t)-1. */
 size_t layout_place(struct storage *storages, int n);
 

@@ -12,8 +12,9 @@ static bool is_planned(const struct plan *plan, const struct plan_options *wante
     const struct plan_options *has = &plan->options;
     return has->sizes.samples == wanted->sizes.samples &&
            has->sizes.length == wanted->sizes.length && has->compute == wanted->compute &&
-           has->recompute == wanted->recompute && has->trace.trains == wanted->trace.trains &&
-           has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
+           has->recompute == wanted->recompute && has->within == wanted->within &&
+           has->trace.trains == wanted->trace.trains && has->trace.drops == wanted->trace.drops &&
+           has->trace.losses == wanted->trace.losses &&
            has->trace.outputs == wanted->trace.outputs &&
            has->trace.decode == wanted->trace.decode && has->trace.fills == wanted->trace.fills &&
            has->capacity == wanted->capacity;
@@ -35,7 +36,9 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
     struct plan_options wanted = {.trace = *trace,
                                   .sizes = *sizes,
                                   .compute = low ? low->type : WK_F32,
-                                  .recompute = m->model.recompute && trace->trains,
+                                  .recompute =
+                                      trace->trains ? m->model.recompute : WK_RECOMPUTE_NONE,
+                                  .within = trace->trains ? m->model.recompute_bytes : 0,
                                   .capacity = trace->decode ? m->capacity : 0};
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
         if (m->plans[i] && is_planned(m->plans[i], &wanted)) {

@@ -8,8 +8,8 @@
  * Gradients. A value with several uses gets their gradients in the order of the backward pass: the
  * use that was built last is first. Recomputation and memory do not change that order.
  *
- * Recomputation. A block that is computed again keeps nothing of its forward pass but what other
- * blocks read. Its backward pass begins with the works that its kept values need.
+ * Recomputation (recompute.h). Works that are computed again have a second launch, before the first
+ * backward kernel that needs them. What their first launch made is not kept.
  *
  * Decoding. A pass computes the positions after those that are in the cache, and adds to it. Plans
  * of one graph, samples, capacity and type have the same cache, whatever their length.
@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <worker/nn.h>
 
 #include "libworker/graph/graph.h"
 #include "libworker/graph/trace.h"
@@ -70,7 +72,8 @@ struct plan_options {
     struct trace_options trace;
     struct sizes sizes;
     enum wk_dtype compute; /* f32, bf16, f16: of factors of products */
-    bool recompute;
+    enum wk_recompute recompute;
+    int64_t within;   /* bytes of the region at most, of WK_RECOMPUTE_WITHIN */
     int64_t capacity; /* positions in the cache of decoding */
 };
 
@@ -81,13 +84,15 @@ struct plan {
     int n_launches, n_forward, n_values;
     int launches_capacity, values_capacity;
     size_t region_bytes;
+    double again_flop;            /* of what is computed again */
     size_t cache_bytes;           /* of decoding: memory that lasts from pass to pass of a text */
     int losses[GRAPH_NAMED_MAX];  /* values of the losses' elements, or -1 */
     int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
 };
 
 /* A plan. `blocks` has the model's number of each block of the graph, -1 for one without
- * parameters. WK_ENOMEM. */
+ * parameters. WK_ENOMEM, also for a region that cannot be within its bytes; the sentence then has
+ * the least that it needs. */
 int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
              struct plan **ret_plan, struct error *err);
 void plan_free(struct plan *plan); /* NULL is fine */

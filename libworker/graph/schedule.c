@@ -1,10 +1,8 @@
-/* The order of a plan's launches: block by block forward, then backward, each in the brackets in
- * which its parameters are there. */
+#include "libworker/graph/schedule.h"
+
 #include <stdlib.h>
 
 #include <worker/error.h>
-
-#include "libworker/graph/emit.h"
 
 enum turn_kind { TURN_FORWARD, TURN_AGAIN, TURN_SEED, TURN_BACKWARD };
 
@@ -18,7 +16,10 @@ struct turn {
 struct turns {
     struct turn *list; /* [as many as works, twice, and losses] */
     int n;
-    bool *again; /* [tensors]: values of the block that are computed again */
+    /* [works]: those that are computed again before a work's backward kernel: the first, and after
+     * each the next; -1 for none. */
+    int *first_again, *next_again;
+    int *starts; /* [blocks + 1]: the first work of each block */
 };
 
 static void add_turn(struct turns *turns, enum turn_kind kind, const struct work *work, int loss)
@@ -39,30 +40,17 @@ static struct range works_of(const struct emitter *e, int block, int from)
     return range;
 }
 
-static bool makes_needed(const struct turns *turns, const struct work *work)
+/* In build order before each backward kernel. */
+static void sort_again(const struct emitter *e, struct turns *turns)
 {
-    bool needed = false;
-    for (int i = 0; i < NODE_OUTPUTS_MAX; i++)
-        needed |= work->out[i] && turns->again[work->out[i]->id];
-    return needed;
-}
-
-/* Mark what the block's backward kernels read of its own values, and what these are made of. */
-static void mark_again(const struct emitter *e, struct turns *turns, struct range range)
-{
-    for (int i = range.first; i < range.end; i++) {
-        const struct work *work = &e->trace.works[i];
-        for (int k = 0; k < NODE_OUTPUTS_MAX; k++) {
-            if (work->out[k])
-                turns->again[work->out[k]->id] = e->kept[tensor_base(work->out[k])->id];
-        }
-    }
-    for (int i = range.end - 1; i >= range.first; i--) {
-        const struct work *work = &e->trace.works[i];
-        for (int k = 0; k < NODE_INPUTS_MAX && makes_needed(turns, work); k++) {
-            if (work->in[k] && work->in[k]->block == work->node->block)
-                turns->again[work->in[k]->id] = true;
-        }
+    for (int i = 0; i < e->trace.n; i++)
+        turns->first_again[i] = -1;
+    for (int i = e->trace.n - 1; i >= 0; i--) {
+        int before = e->recompute.before[i];
+        if (before < 0)
+            continue;
+        turns->next_again[i] = turns->first_again[before];
+        turns->first_again[before] = i;
     }
 }
 
@@ -77,18 +65,13 @@ static void list_backward(const struct emitter *e, struct turns *turns, struct r
                           int block)
 {
     turns->n = 0;
-    if (emit_is_again(e, block)) {
-        mark_again(e, turns, range);
-        for (int i = range.first; i < range.end; i++) {
-            if (makes_needed(turns, &e->trace.works[i]))
-                add_turn(turns, TURN_AGAIN, &e->trace.works[i], 0);
-        }
-    }
     for (int i = e->graph->n_losses - 1; i >= 0; i--) {
         if (e->trace.same[e->graph->losses[i].losses->id]->block == block)
             add_turn(turns, TURN_SEED, NULL, i);
     }
     for (int i = range.end - 1; i >= range.first; i--) {
+        for (int k = turns->first_again[i]; k >= 0; k = turns->next_again[k])
+            add_turn(turns, TURN_AGAIN, &e->trace.works[k], 0);
         if (emit_has_backward(e, &e->trace.works[i]))
             add_turn(turns, TURN_BACKWARD, &e->trace.works[i], 0);
     }
@@ -206,15 +189,14 @@ static void emit_results(struct emitter *e)
     }
 }
 
-/* `starts` [blocks + 1]: the first work of each block. */
-static void emit_all(struct emitter *e, struct turns *turns, int *starts)
+static void list_launches(struct emitter *e, struct turns *turns)
 {
     struct plan *plan = e->plan;
     struct range range = {0, 0};
     for (int block = 0; block < e->graph->n_blocks; block++) {
         range = works_of(e, block, range.end);
-        starts[block] = range.first;
-        starts[block + 1] = range.end;
+        turns->starts[block] = range.first;
+        turns->starts[block + 1] = range.end;
         list_forward(e, turns, range);
         emit_turns(e, turns, block, false);
     }
@@ -222,68 +204,29 @@ static void emit_all(struct emitter *e, struct turns *turns, int *starts)
     plan->n_forward = plan->n_launches;
     if (!plan->options.trace.trains)
         return;
+    sort_again(e, turns);
     emit_count_uses(e);
     for (int block = e->graph->n_blocks - 1; block >= 0; block--) {
-        list_backward(e, turns, (struct range){starts[block], starts[block + 1]}, block);
+        range = (struct range){turns->starts[block], turns->starts[block + 1]};
+        list_backward(e, turns, range, block);
         emit_turns(e, turns, block, true);
     }
 }
 
-/* The offsets of all values. */
-static int place(struct emitter *e, struct error *err)
+int schedule(struct emitter *e)
 {
-    struct plan *plan = e->plan;
-    plan->region_bytes = layout_place(e->storages, e->n_storages);
-    if (plan->region_bytes == (size_t)-1)
-        return error_set(err, WK_ENOMEM, "no memory to plan the model");
-    for (int i = 0; i < plan->n_values; i++) {
-        if (plan->values[i].storage >= 0)
-            plan->values[i].offset = e->storages[plan->values[i].storage].offset;
-    }
-    return 0;
-}
-
-int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
-             struct plan **ret_plan, struct error *err)
-{
-    struct emitter emitter;
-    struct turns turns = {0};
-    struct plan *plan = calloc(1, sizeof(*plan));
-    if (!plan)
-        return error_set(err, WK_ENOMEM, "no memory to plan the model");
-    plan->options = *options;
-    int rc = emit_init(&emitter, graph, plan, blocks, err);
-    if (rc) {
-        plan_free(plan);
-        return rc;
-    }
-    size_t works = (size_t)emitter.trace.n;
-    int *starts = calloc((size_t)graph->n_blocks + 1, sizeof(*starts));
-    turns.list = calloc(2 * works + GRAPH_NAMED_MAX, sizeof(*turns.list));
-    turns.again = calloc((size_t)graph->n_tensors + 1, sizeof(*turns.again));
-    if (starts && turns.list && turns.again) {
-        emit_all(&emitter, &turns, starts);
-        rc = emitter.without_memory ? error_set(err, WK_ENOMEM, "no memory to plan the model")
-                                    : place(&emitter, err);
-    } else {
-        rc = error_set(err, WK_ENOMEM, "no memory to plan the model");
-    }
-    free(starts);
+    size_t works = (size_t)e->trace.n + 1;
+    struct turns turns = {.list = calloc(2 * works + GRAPH_NAMED_MAX, sizeof(*turns.list)),
+                          .first_again = calloc(works, sizeof(int)),
+                          .next_again = calloc(works, sizeof(int)),
+                          .starts = calloc((size_t)e->graph->n_blocks + 1, sizeof(int))};
+    bool has = turns.list && turns.first_again && turns.next_again && turns.starts;
+    emit_begin(e);
+    if (has)
+        list_launches(e, &turns);
     free(turns.list);
-    free(turns.again);
-    emit_fini(&emitter);
-    if (rc)
-        plan_free(plan);
-    else
-        *ret_plan = plan;
-    return rc;
-}
-
-void plan_free(struct plan *plan)
-{
-    if (!plan)
-        return;
-    free(plan->launches);
-    free(plan->values);
-    free(plan);
+    free(turns.first_again);
+    free(turns.next_again);
+    free(turns.starts);
+    return has && !e->without_memory ? 0 : WK_ENOMEM;
 }

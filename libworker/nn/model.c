@@ -90,10 +90,24 @@ int wk_model_dropout(struct wk_model *model, double share, uint64_t seed)
     return 0;
 }
 
+int wk_model_recompute_by(struct wk_model *model, enum wk_recompute policy, int64_t bytes)
+{
+    if (!model)
+        return refuse_null("wk_model_recompute_by");
+    if ((int)policy < WK_RECOMPUTE_NONE || policy > WK_RECOMPUTE_WITHIN)
+        return refuse(model, WK_EINVAL, "there is no policy %d of recomputation", (int)policy);
+    if (policy == WK_RECOMPUTE_WITHIN && bytes < 1)
+        return refuse(model, WK_EINVAL, "a pass within %lld bytes: it takes at least 1",
+                      (long long)bytes);
+    model->recompute = policy;
+    model->recompute_bytes = policy == WK_RECOMPUTE_WITHIN ? bytes : 0;
+    model->forward_done = false;
+    return 0;
+}
+
 void wk_model_recompute(struct wk_model *model, bool on)
 {
-    model->recompute = on;
-    model->forward_done = false;
+    (void)wk_model_recompute_by(model, on ? WK_RECOMPUTE_BLOCKS : WK_RECOMPUTE_NONE, 0);
 }
 
 void model_set_values(struct wk_model *model, const struct model_values *values)

@@ -83,7 +83,8 @@ struct wk_model {
     /* How it computes; change between passes, and bind before set_compute. */
     const struct low *low; /* products in bf16 or f16; NULL in float */
     struct low low_storage;
-    bool recompute; /* keep only each layer's input, compute its activations again backward */
+    enum wk_recompute recompute;
+    int64_t recompute_bytes;
     float label_smoothing; /* in [0, 1) */
     bool drops;            /* there is something that `dropout` drops */
     float dropout;         /* share dropped, in [0, 1) */

@@ -31,6 +31,7 @@ struct model_ops {
     int (*check)(const struct wk_model *, const struct wk_batch *, bool losses, struct error *);
     /* The divisor of a batch that has none. NULL: its targets that count. */
     double (*count)(const struct wk_model *, const struct wk_batch *);
+    const struct words_ops *words;   /* nn/words.h; NULL: nothing is known of what it computes */
     const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
     void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */
     void (*keep_loss)(struct wk_model *, double *to); /* as model_keep_loss; where there is move */

@@ -68,6 +68,15 @@ static void say_setting(const struct settings *settings, enum setting setting, c
     case SETTING_BOOL:
         (void)str_copy(ret, WORD_MAX, settings_integer(settings, setting) ? "true" : "false");
         return;
+    case SETTING_CHOICE_OR_SIZE: {
+        int64_t integer = settings_integer(settings, setting);
+        char choice[SETTING_CHOICE_MAX];
+        if (integer > 0)
+            (void)str_printf(ret, WORD_MAX, "%lld bytes", (long long)integer);
+        else
+            (void)str_copy(ret, WORD_MAX, setting_choice(setting, -integer, choice));
+        return;
+    }
     case SETTING_TEXT:
     case SETTING_CHOICE:
     case SETTING_DURATION:

@@ -107,6 +107,16 @@ static void bind_loaders(struct wk_context *ctx)
     }
 }
 
+/* 0, -1 and -2 are the setting's choices, the first of enum wk_recompute. */
+static void recompute_as_set(struct unit *unit)
+{
+    int64_t set = settings_integer(&unit->ctx->settings, SETTING_RECOMPUTE);
+    unit->recomputes = set && !unit->model->recompute;
+    if (unit->recomputes)
+        (void)wk_model_recompute_by(unit->model,
+                                    set > 0 ? WK_RECOMPUTE_WITHIN : (enum wk_recompute) - set, set);
+}
+
 int bind_all(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
@@ -117,10 +127,7 @@ int bind_all(struct wk_context *ctx, struct error *err)
         char **config = &ctx->prepared.configs[unit_number(unit) - 1];
         rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
         rc = rc ? rc : mixed_open_unit(unit, err);
-        unit->recomputes =
-            settings_integer(&ctx->settings, SETTING_RECOMPUTE) && !unit->model->recompute;
-        if (unit->recomputes)
-            wk_model_recompute(unit->model, true);
+        recompute_as_set(unit);
         rc = rc ? rc : bind_unit(unit, false, err);
     }
     if (rc)

@@ -305,7 +305,7 @@ def test_values_are_completed(cluster):
     assert complete(cluster, "run", "--set", "strategy=z") == ["strategy=zero1", "strategy=zero2"]
     assert complete(cluster, "run", "--set", "strategy", "=", "f") == ["fsdp"]  # as bash cuts it
     assert "bf16" in complete(cluster, "run", "--set", "mixed_precision", "=")
-    assert complete(cluster, "run", "--set", "recompute=") == ["recompute=true", "recompute=false"]
+    assert complete(cluster, "run", "--set", "recompute=") == ["recompute=none", "recompute=blocks", "recompute=operations"]
     assert complete(cluster, "ps", "--tenant", "") == ["default"]
     assert complete(cluster, "plan", "--drain", "") == ["node1"]
 

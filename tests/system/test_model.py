@@ -9,7 +9,7 @@ from test_examples import quiet_environment
 GPT = ["--gpt", "layers=2,width=64,heads=2,context=32,vocab=96"]
 COUNT = 96 * 64 + 32 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64
 LLAMA = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64,
-         "intermediate_size": 160, "max_position_embeddings": 64, "vocab_size": 200, "tie_word_embeddings": False}
+         "intermediate_size": 160, "max_position_embeddings": 64, "vocab_size": 200, "tie_word_embeddings": False, "rms_norm_eps": 1e-5}
 
 
 def model(*words):
@@ -41,6 +41,19 @@ def test_operations_are_listed_by_block():
     assert answer("show", *GPT, "--batch", 6)["flop"] == pytest.approx(2 * shown["flop"])
 
 
+def test_types_and_what_is_computed_again_are_those_of_training():
+    plain, narrow = answer("show", *GPT), answer("show", *GPT, "--mixed-precision", "bf16", "--recompute", "operations")
+    assert 0 < narrow["peak_bytes"] < plain["peak_bytes"] and "AGAIN" in model("show", *GPT).stdout
+
+    def by_name(shown, name):
+        return [o for block in shown["blocks"] for o in block["operations"] if o["operation"] == name]
+    assert {o["type"] for o in by_name(plain, "attention")} == {"f32"} and not any(o["again"] for o in by_name(plain, "gelu"))
+    assert {(o["type"], o["products"]) for o in by_name(narrow, "attention")} == {("bf16", "bf16")}
+    assert all(o["again"] for o in by_name(narrow, "gelu")) and not any(o["again"] for o in by_name(narrow, "linear"))
+    dashed = [line for line in model("show", *GPT, "--dot", "--recompute", "operations").stdout.splitlines() if "style=dashed" in line]
+    assert len(dashed) == sum(o["again"] for block in narrow["blocks"] for o in block["operations"])
+
+
 def test_a_drawing_has_every_operation_once():
     done = model("show", *GPT, "--dot")
     lines = [line.strip() for line in done.stdout.splitlines()]
@@ -61,8 +74,16 @@ def test_an_estimate_follows_strategy_type_batch_and_world():
     assert rows["fsdp"]["optimizer_bytes"] == rows["zero1"]["optimizer_bytes"] == 2 * COUNT
     more, _ = estimate(*GPT, "-n", 4, "--batch", 20)
     assert 5 < more["ddp"]["activations_bytes"] / ddp["activations_bytes"] <= 10  # what products need meanwhile does not grow
-    again, _ = estimate(*GPT, "-n", 4, "--batch", 2, "--recompute")
-    assert again["ddp"]["activations_bytes"] < ddp["activations_bytes"]
+    assert seen["recompute"] == "none" and seen["again_flop"] == 0
+    kept = ddp["activations_bytes"]
+    for way in ("blocks", "operations", str(kept * 3 // 4)):
+        again, how = estimate(*GPT, "-n", 4, "--batch", 2, "--recompute", way)
+        assert again["ddp"]["activations_bytes"] < kept and how["recompute"] == way
+        assert how["backward_flop"] - seen["backward_flop"] == pytest.approx(how["again_flop"]) and how["again_flop"] > 0
+    assert again["ddp"]["activations_bytes"] <= kept * 3 // 4
+    for action in ("show", "estimate"):
+        done = model(action, *GPT, "--batch", 2, "--recompute", "4KiB")
+        assert done.returncode == 1 and "bytes) at the least" in done.stderr, done.stderr
     narrow, _ = estimate(*GPT, "--mixed-precision", "bf16", "--strategy", "ddp", "--optimizer", "sgd")
     assert list(narrow) == ["ddp"] and (narrow["ddp"]["narrow_bytes"], narrow["ddp"]["optimizer_bytes"]) == (2 * COUNT, 4 * COUNT)
     whole, _ = estimate(*GPT, "--optimizer", "adafactor")
@@ -88,7 +109,7 @@ def test_a_model_too_large_for_this_machine_is_estimated():
     ([], "which model?"), (["--gpt", "layers=2"], "needs layers and width"), (["--gpt", "layers=2,widht=64"], "did you mean 'width'?"),
     (["--gpt", "layers=two,width=64"], "layers"), (["--gpt", "layers"], "NAME=NUMBER"), (["--gpt", "layers=2,width=65,heads=2"], "2 heads"),
     (["--gpt", "layers=2,width=99999999"], "width"), ([*GPT, "--mlp", "layers=1,width=8"], "one model at a time"),
-    ([*GPT, "--length", "33"], "length"), ([*GPT, "--batch", "0"], "batch"),
+    ([*GPT, "--length", "33"], "length"), ([*GPT, "--recompute", "some"], "6GiB"), ([*GPT, "--batch", "0"], "batch"),
     (["--llama", "layers=1024,width=16384,context=1048576,vocab=65536", "--batch", "65"], "67108864 tokens"), (["absent"], "absent"), ([*GPT, "-o", "xml"], "xml")])
 def test_bad_input_is_named(words, said):
     for action in ("show", "estimate"):

@@ -35,6 +35,7 @@
 #include <stdio.h>
 
 #include <worker/export.h>
+#include <worker/nn.h>
 #include <worker/types.h>
 
 #ifdef __cplusplus
@@ -137,9 +138,23 @@ WK_API void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_te
  * WK_EINVAL (wk_last_error(NULL) has the sentence), WK_ENOMEM. */
 WK_API int wk_graph_model(struct wk_graph *graph, struct wk_model **ret_model);
 
-/* A table of operations: name, shape, type, parameters, FLOP and bytes for `samples` of `length`.
- * WK_EINVAL for a graph with an error, WK_EIO. */
+/* A table of operations for `samples` of `length` in f32: shape and type of the result, parameters,
+ * FLOP and bytes of the forward pass. Above it is the memory of a training pass. WK_EINVAL for a
+ * graph with an error, WK_EIO, WK_ENOMEM. */
 WK_API int wk_graph_print(const struct wk_graph *graph, int64_t samples, int64_t length, FILE *out);
+
+/* A training pass to print. */
+struct wk_graph_pass {
+    int64_t samples, length; /* at least 1 */
+    enum wk_dtype compute;   /* WK_F32, WK_BF16 or WK_F16: of mixed_precision */
+    enum wk_recompute recompute;
+    int64_t bytes; /* of WK_RECOMPUTE_WITHIN */
+};
+
+/* The same for this pass: the types in which results are kept and products computed, and which
+ * operations are computed again. */
+WK_API int wk_graph_print_pass(const struct wk_graph *graph, const struct wk_graph_pass *pass,
+                               FILE *out);
 
 /* What a tensor is: for code that builds by what it was given. 0 dimensions for NULL. */
 WK_API struct wk_shape wk_tensor_shape(const struct wk_tensor *tensor);

@@ -91,10 +91,26 @@ WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
  * ranks. WK_EINVAL; WK_EUNSUPPORTED for a model without dropout. */
 WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
 
-/* Keep only each layer's input between forward and backward, and compute the rest again. The bits
- * are the same, at about a third more time and a fraction of the memory. Models without layers
- * ignore it. The setting `recompute` turns it on for all models of a context while they are
- * prepared. */
+/* What the backward pass computes again, instead of keeping what it reads of the forward pass. The
+ * bits are the same in all of them, dropout included; only time and memory differ. The setting
+ * `recompute` has these, too. */
+enum wk_recompute {
+    WK_RECOMPUTE_NONE,       /* nothing: the most memory, at first */
+    WK_RECOMPUTE_BLOCKS,     /* blocks: of each only what others read is kept; a third more time */
+    WK_RECOMPUTE_OPERATIONS, /* cheap operations, if their inputs are kept: norms, activations,
+                              * dropout, other elementwise ones; a few percent more time */
+    WK_RECOMPUTE_WITHIN,     /* of both as little as keeps a pass within a number of bytes */
+};
+
+/* Choose one for a model that is a graph, as ours are. Passes of a program's own ignore it. `bytes`
+ * is of WK_RECOMPUTE_WITHIN, at least 1, and counts as `muster model estimate` does: values and
+ * their gradients, not parameters. wk_prepare makes rank 0's number that of all ranks. A pass that
+ * cannot be within it fails with WK_ENOMEM and a sentence with the least that it needs. WK_EINVAL.
+ *
+ * If nothing is chosen here, the setting counts while the model is prepared. */
+WK_API int wk_model_recompute_by(struct wk_model *model, enum wk_recompute policy, int64_t bytes);
+
+/* The same with WK_RECOMPUTE_BLOCKS or WK_RECOMPUTE_NONE. */
 WK_API void wk_model_recompute(struct wk_model *model, bool on);
 
 /* What wk_evaluate (worker/worker.h) writes for a batch besides its loss. Each field is the

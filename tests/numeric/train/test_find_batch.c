@@ -26,9 +26,9 @@ struct scene {
     const char *group;   /* of both ranks: a control group; NULL: none */
     int64_t spare_bytes; /* what rank 1 may take beyond what it has; 0 = no limit */
     bool custom;
-    int64_t fits; /* custom: samples that rank 1 can pass */
-    const char *strategy;
-    struct found *found; /* [RANKS], shared between the processes */
+    int64_t fits;                     /* custom: samples that rank 1 can pass */
+    const char *strategy, *recompute; /* NULL: as usual */
+    struct found *found;              /* [RANKS], shared between the processes */
 };
 
 static int64_t address_space(void)
@@ -152,10 +152,11 @@ static void run_rank(const struct scene *scene, int rank, int port)
     struct ranked ranked;
     struct wk_setting settings[] = {{"total_steps", "2"},
                                     {"comm_timeout", "20s"},
-                                    {"strategy", scene->strategy ? scene->strategy : "ddp"}};
+                                    {"strategy", scene->strategy ? scene->strategy : "ddp"},
+                                    {"recompute", scene->recompute ? scene->recompute : "none"}};
     struct wk_context *ctx;
     ranked_init(&ranked, rank, RANKS, port);
-    CHECK(context_open(&(struct wk_options){.settings = settings, .n_settings = 3},
+    CHECK(context_open(&(struct wk_options){.settings = settings, .n_settings = 4},
                        &(struct context_seams){.environment = &ranked.environment, .quiet = true},
                        &ctx) == 0);
     train(scene, rank, ctx);
@@ -245,6 +246,37 @@ static void a_rank_with_less_memory_halves_the_batch_of_all(void)
     }
 }
 
+/* Whether a rank's pass of a batch can be within so many bytes. */
+static bool can_be_within(int64_t batch, int64_t bytes)
+{
+    struct wk_gpt_config gpt = {2, 2, 64, LENGTH, 128};
+    struct wk_sgd_options sgd = {.rate = 1e-3};
+    struct estimate_options options = {.world = RANKS,
+                                       .compute = WK_F32,
+                                       .samples = batch / RANKS,
+                                       .recompute = WK_RECOMPUTE_WITHIN,
+                                       .within = bytes};
+    struct wk_optimizer *optimizer;
+    struct wk_model *model;
+    struct estimate e;
+    CHECK(wk_gpt_new(&gpt, &model) == 0 && wk_sgd_new(&sgd, &optimizer) == 0);
+    options.optimizer = optimizer;
+    int rc = estimate_training(model, &options, &e, NULL);
+    CHECK(!rc || rc == WK_ENOMEM);
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+    return !rc;
+}
+
+static void a_size_of_recomputation_halves_the_batch(void)
+{
+    struct scene scene = {.recompute = "8MiB"};
+    struct found found = run(&scene);
+    printf("within 8 MiB: a batch of %lld\n", (long long)found.batch);
+    CHECK(found.status == 0 && found.batch < MOST && found.loss > 1);
+    CHECK(can_be_within(found.batch, 8 << 20) && !can_be_within(2 * found.batch, 8 << 20));
+}
+
 static void memory_for_no_sample_is_an_error_on_all(void)
 {
     struct scene scene = {.custom = true, .fits = 0};
@@ -303,6 +335,7 @@ int main(int argc, char **argv)
     static const struct check_case cases[] = {
         CHECK_CASE(without_a_limit_the_batch_stays),
         CHECK_CASE(a_rank_with_less_memory_halves_the_batch_of_all),
+        CHECK_CASE(a_size_of_recomputation_halves_the_batch),
         CHECK_CASE(memory_for_no_sample_is_an_error_on_all),
         CHECK_CASE(a_program_tries_its_own_passes),
         CHECK_CASE(a_groups_limit_halves_the_batch_and_kills_nobody),

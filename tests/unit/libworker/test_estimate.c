@@ -94,7 +94,7 @@ Test(estimate, recomputation_trades_activations_for_flop)
     struct wk_optimizer *optimizer = make_adam();
     struct estimate_options options = options_of(optimizer);
     struct estimate kept = estimate(model, &options);
-    options.recompute = true;
+    options.recompute = WK_RECOMPUTE_BLOCKS;
     struct estimate again = estimate(model, &options);
     cr_expect_lt(again.activations, kept.activations);
     cr_expect_gt(again.backward_flop, kept.backward_flop);

@@ -89,9 +89,11 @@ MISUSE(wk_mlp_new, wk_mlp_new(&(struct wk_mlp_config){0}, &s->unmade))
 MISUSE(wk_custom_new, wk_custom_new(NULL, 0, &s->unmade))
 MISUSE(wk_graph_model, wk_graph_model(wk_graph_new("empty"), &s->unmade))
 MISUSE(wk_graph_print, wk_graph_print(NULL, 1, 1, stdout))
+MISUSE(wk_graph_print_pass, wk_graph_print_pass(NULL, NULL, stdout))
 MISUSE(wk_model_init, prepared(s) ? 0 : wk_model_init(s->small.model, 1))
 MISUSE(wk_model_label_smoothing, wk_model_label_smoothing(s->small.model, 1))
 MISUSE(wk_model_dropout, wk_model_dropout(s->small.model, -1, 1))
+MISUSE(wk_model_recompute_by, wk_model_recompute_by(s->small.model, WK_RECOMPUTE_WITHIN, 0))
 MISUSE(wk_adam_new, wk_adam_new(&no_adam, &s->optimizer))
 MISUSE(wk_adamw_new, wk_adamw_new(&no_adam, &s->optimizer))
 MISUSE(wk_sgd_new, wk_sgd_new(&(struct wk_sgd_options){0}, &s->optimizer))
@@ -272,9 +274,11 @@ static const struct row rows[] = {
     ROW(wk_custom_new),
     ROW(wk_graph_model),
     ROW(wk_graph_print),
+    ROW(wk_graph_print_pass),
     ROW(wk_model_init),
     ROW(wk_model_label_smoothing),
     ROW(wk_model_dropout),
+    ROW(wk_model_recompute_by),
     ROW(wk_generate),
     ROW(wk_generate_batch),
     ROW(wk_adam_new),

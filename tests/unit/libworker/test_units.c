@@ -261,6 +261,22 @@ Test(units, a_setting_computes_activations_again_while_models_are_prepared)
     }
 }
 
+Test(units, a_setting_may_name_operations_or_bytes)
+{
+    static const char *const settings[] = {"recompute=operations", "recompute=3MiB",
+                                           "recompute=none", "recompute=off"};
+    static const enum wk_recompute policies[] = {WK_RECOMPUTE_OPERATIONS, WK_RECOMPUTE_WITHIN,
+                                                 WK_RECOMPUTE_NONE, WK_RECOMPUTE_NONE};
+    for (int i = 0; i < 4; i++) {
+        struct small s;
+        small_open(&s, (const char *const[]){settings[i], NULL});
+        cr_assert_eq(small_prepare(&s), 0, "%s", wk_last_error(s.ctx));
+        cr_expect_eq(s.model->recompute, policies[i], "%s", settings[i]);
+        cr_expect_eq(s.model->recompute_bytes, i == 1 ? 3 << 20 : 0);
+        small_close(&s);
+    }
+}
+
 Test(units, seventeen_models_are_too_many)
 {
     struct small s;

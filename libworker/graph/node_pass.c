@@ -1,0 +1,83 @@
+#include "libworker/graph/node_pass.h"
+
+#include <stdlib.h>
+
+#include <worker/error.h>
+
+#include "libworker/graph/op.h"
+
+static void note_launch(const struct plan *plan, const struct launch *launch,
+                        struct training_pass *pass)
+{
+    struct node_pass *node = &pass->nodes[launch->node->id];
+    if (launch->again) {
+        node->again = true;
+        pass->n_again++;
+        return;
+    }
+    node->runs = true;
+    node->type = plan->values[launch->out[0]].type;
+    if (launch->node->row->factors)
+        node->products = plan->options.compute;
+}
+
+/* A view has the type of what it is a view of. */
+static void note_views(const struct wk_graph *graph, struct node_pass *nodes)
+{
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct wk_tensor *base = tensor_base(graph->nodes[i]->out[0]);
+        if (!graph->nodes[i]->row->view || !base->node)
+            continue;
+        nodes[i].type = nodes[base->node->id].type;
+        nodes[i].runs = nodes[base->node->id].runs;
+    }
+}
+
+static int plan_pass(const struct wk_graph *graph, const struct plan_options *options,
+                     struct training_pass *pass, struct error *err)
+{
+    struct plan *plan;
+    struct plan_options trains = *options;
+    int *blocks = malloc((size_t)graph->n_blocks * sizeof(*blocks));
+    for (int i = 0; blocks && i < graph->n_blocks; i++)
+        blocks[i] = -1;
+    trains.trace = (struct trace_options){.trains = true, .drops = true};
+    int rc = blocks ? plan_new(graph, &trains, blocks, &plan, err)
+                    : error_set(err, WK_ENOMEM, "no memory to plan the model");
+    free(blocks);
+    if (rc)
+        return rc;
+    for (int i = 0; i < plan->n_launches; i++) {
+        if (plan->launches[i].kind == LAUNCH_FORWARD)
+            note_launch(plan, &plan->launches[i], pass);
+    }
+    note_views(graph, pass->nodes);
+    pass->peak_bytes = plan->region_bytes;
+    pass->again_flop = plan->again_flop;
+    plan_free(plan);
+    return 0;
+}
+
+int node_passes_new(const struct wk_graph *graph, const struct plan_options *options,
+                    struct training_pass *ret, struct error *err)
+{
+    struct training_pass pass = {.nodes = calloc((size_t)graph->n_nodes + 1, sizeof(*pass.nodes))};
+    if (!pass.nodes)
+        return error_set(err, WK_ENOMEM, "no memory to describe the model");
+    for (int i = 0; i < graph->n_nodes; i++) {
+        pass.nodes[i].type = graph->nodes[i]->out[0]->type;
+        pass.nodes[i].products = WK_F32;
+    }
+    int rc = graph->n_losses ? plan_pass(graph, options, &pass, err) : 0;
+    if (rc)
+        node_passes_free(&pass);
+    else
+        *ret = pass;
+    return rc;
+}
+
+void node_passes_free(struct training_pass *pass)
+{
+    free(pass->nodes);
+    *pass = (struct training_pass){0};
+}

@@ -1,0 +1,129 @@
+#include "libworker/graph/plan.h"
+
+#include <stdlib.h>
+
+#include <worker/error.h>
+
+#include "common/base/parse.h"
+#include "libworker/graph/schedule.h"
+
+static int no_memory(struct error *err)
+{
+    return error_set(err, WK_ENOMEM, "no memory to plan the model");
+}
+
+/* The offsets of all values. */
+static int place(struct emitter *e, struct error *err)
+{
+    struct plan *plan = e->plan;
+    plan->region_bytes = layout_place(e->storages, e->n_storages);
+    if (plan->region_bytes == (size_t)-1)
+        return no_memory(err);
+    for (int i = 0; i < plan->n_values; i++) {
+        if (plan->values[i].storage >= 0)
+            plan->values[i].offset = e->storages[plan->values[i].storage].offset;
+    }
+    return 0;
+}
+
+static int list_and_place(struct emitter *e, struct error *err)
+{
+    return schedule(e) ? no_memory(err) : place(e, err);
+}
+
+/* A search for the first level of recomputation with a small enough region. */
+struct search {
+    struct emitter *emitter;
+    int levels;
+    size_t least; /* bytes of the regions laid out so far; or (size_t)-1 */
+};
+
+/* Layout needs most of the time, and no region is below what is needed at a time. So
+ * only a region that may be at most `bytes` is laid out. */
+static int try_level(struct search *s, int level, size_t bytes, struct error *err)
+{
+    struct emitter *e = s->emitter;
+    recompute_level(&e->recompute, level, s->levels);
+    if (schedule(e))
+        return no_memory(err);
+    size_t live = layout_live(e->storages, e->n_storages, e->plan->n_launches);
+    if (live == (size_t)-1)
+        return no_memory(err);
+    e->plan->region_bytes = live;
+    int rc = live <= bytes ? place(e, err) : 0;
+    if (!rc && live <= bytes && e->plan->region_bytes < s->least)
+        s->least = e->plan->region_bytes;
+    return rc;
+}
+
+/* No level fits: report the least that one needs. */
+static int refuse_budget(struct search *s, struct error *err)
+{
+    char least[FORMAT_MAX], within[FORMAT_MAX];
+    const struct plan_options *options = &s->emitter->plan->options;
+    for (int level = s->levels; level >= 0; level--) {
+        int rc = try_level(s, level, s->least - 1, err);
+        if (rc)
+            return rc;
+    }
+    return error_set(err, WK_ENOMEM,
+                     "a training pass of %lld samples of length %lld needs %s (%zu bytes) at the "
+                     "least, however much it computes again: recompute is %s",
+                     (long long)options->sizes.samples, (long long)options->sizes.length,
+                     format_bytes(s->least, least), s->least,
+                     format_bytes((uint64_t)options->within, within));
+}
+
+static int plan_within(struct emitter *e, struct error *err)
+{
+    struct search search = {
+        .emitter = e, .levels = recompute_levels(&e->recompute), .least = (size_t)-1};
+    size_t within = (size_t)e->plan->options.within;
+    for (int level = 0; level <= search.levels; level++) {
+        int rc = try_level(&search, level, within, err);
+        if (rc || e->plan->region_bytes <= within)
+            return rc;
+    }
+    return refuse_budget(&search, err);
+}
+
+static int fill(struct emitter *e, struct error *err)
+{
+    const struct plan_options *options = &e->plan->options;
+    bool within = options->recompute == WK_RECOMPUTE_WITHIN && options->trace.trains;
+    if (!within)
+        recompute_choose(&e->recompute,
+                         options->trace.trains ? options->recompute : WK_RECOMPUTE_NONE);
+    int rc = within ? plan_within(e, err) : list_and_place(e, err);
+    e->plan->again_flop = recompute_flop(&e->recompute);
+    return rc;
+}
+
+int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
+             struct plan **ret_plan, struct error *err)
+{
+    struct emitter emitter;
+    struct plan *plan = calloc(1, sizeof(*plan));
+    if (!plan)
+        return no_memory(err);
+    plan->options = *options;
+    int rc = emit_init(&emitter, graph, plan, blocks, err);
+    if (!rc) {
+        rc = fill(&emitter, err);
+        emit_fini(&emitter);
+    }
+    if (rc)
+        plan_free(plan);
+    else
+        *ret_plan = plan;
+    return rc;
+}
+
+void plan_free(struct plan *plan)
+{
+    if (!plan)
+        return;
+    free(plan->launches);
+    free(plan->values);
+    free(plan);
+}
