@@ -9,6 +9,7 @@
 #include "libworker/graph/decode.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/pass.h"
+#include "libworker/graph/words.h"
 #include "libworker/nn/outputs.h"
 #include "libworker/nn/param.h"
 
@@ -276,6 +277,7 @@ static const struct model_ops graph_ops = {
     .decode = &graph_decode_ops,
     .move = graph_move,
     .keep_loss = graph_keep_loss,
+    .words = &graph_words_ops,
 };
 
 static void add_param(struct graph_model *m, const struct graph_param *from)

@@ -12,6 +12,7 @@
 #include "common/base/error.h"
 
 struct decode_ops;
+struct words_ops;
 struct queue;
 struct wk_model;
 

@@ -8,7 +8,7 @@
  *                         ranks, weights, find_batch; memory_budget
  *   between two steps     boundary; departure, generation; prepare_objects
  *   one state for all     agree_state, agree_shards; hand_off, member; agree_config, agree_kernels,
- *                         agree_memory
+ *                         agree_model, agree_memory
  *   a generation ends     gather, break
  *   a step                window; save, report, state, stop
  *   what there is         bind; compute, owned, prepared, unit, sums, mixed, cut, shards,

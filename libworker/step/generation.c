@@ -10,6 +10,7 @@
 #include "common/base/str.h"
 #include "libworker/comm/bootstrap.h"
 #include "libworker/step/agree_config.h"
+#include "libworker/step/agree_model.h"
 #include "libworker/step/agree_state.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
@@ -80,6 +81,8 @@ int context_meet(struct wk_context *ctx, struct error *err)
     int rc = config_agree(ctx, err);
     if (!rc)
         rc = kernels_agree(ctx, err);
+    if (!rc)
+        rc = models_agree(ctx, err);
     return rc ? rc : units_meet(ctx, err);
 }
 

@@ -19,7 +19,8 @@ struct prepared {
     int n_loaders;
     struct wk_scheduler *schedulers[NUMBERS_SCHEDULERS_MAX];
     int n_schedulers;
-    bool ready; /* they have their memory */
+    bool ready;    /* they have their memory */
+    bool compared; /* with those of other ranks, once */
 };
 
 #define units_each(unit, ctx)                                                                      \

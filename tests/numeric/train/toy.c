@@ -114,6 +114,10 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         wk_graph_model(toy->graph(), &o->model);
     else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
+    if (toy->dropout > 0)
+        wk_model_dropout(o->model, toy->dropout, 1);
+    if (toy->within_bytes)
+        wk_model_recompute_by(o->model, WK_RECOMPUTE_WITHIN, toy->within_bytes);
     struct wk_adamw_options adamw = {RATE, 0.9, 0.95, 1e-8, 0.1};
     struct wk_muon_options muon = {RATE, 0.95, true, 0.1, adamw};
     struct wk_adafactor_options adafactor = {1e-2, 0.8, 1e-30, 1e-3, 1, true, 0};

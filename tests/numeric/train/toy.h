@@ -24,6 +24,8 @@ struct toy {
     unsigned narrow;                    /* of a custom model's buffers */
     struct wk_graph *(*graph)(void);    /* builds the model instead of the GPT */
     const struct wk_row_options *rows;  /* its samples instead of the text */
+    double dropout;                     /* of the model */
+    int64_t within_bytes;               /* of its recomputation; 0: as set */
     const struct kernel_table *kernels; /* the best of its CPU; NULL: as it is */
 
     /* Called after each step taken; true ends the run in the middle of the next one: before its
