@@ -88,6 +88,7 @@ static void make(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
     CHECK(wk_loader_new(ctx, &options, &o->loader) == 0);
     o->model = model_new(rehearsed->model);
     o->optimizer = optimizer_of(rehearsed->optimizer);
+    CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
     int rc =
         wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
     if (rc)
@@ -109,6 +110,8 @@ static void loop(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
     struct wk_batch batch;
     double loss;
     float norm;
+    int64_t fits = 0;
+    CHECK(!rehearsed->finds || (wk_find_batch(o->loader, NULL, &fits) == 0 && fits == BATCH));
     for (int windows = 0; windows < REHEARSED_STEPS && wk_next(o->loader, &batch);) {
         wk_forward(o->model, &batch, rehearsed->asks ? &loss : NULL);
         wk_backward(o->model);
@@ -118,6 +121,8 @@ static void loop(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
             wk_clip_grad_norm(o->model, 1, rehearsed->asks ? &norm : NULL);
         int64_t done = wk_steps(ctx) + wk_skipped_steps(ctx);
         CHECK(wk_step(o->optimizer) == 0);
+        if (rehearsed->stepped)
+            rehearsed->stepped();
         if (wk_steps(ctx) + wk_skipped_steps(ctx) > done)
             CHECK(wk_step_numbers(o->optimizer, &ret->numbers[windows++]) == 0);
     }
@@ -149,6 +154,8 @@ void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *r
     if (wk_status(ctx))
         fprintf(stderr, "%s\n", wk_last_error(ctx));
     CHECK(wk_status(ctx) == 0);
+    if (rehearsed->saves && wk_model_save(ctx, objects.model, rehearsed->saves, NULL))
+        CHECK(fprintf(stderr, "%s\n", wk_last_error(ctx)) < 0);
     take_weights(ctx, ret);
     CHECK(wk_close(ctx) == 0);
     drop(&objects);

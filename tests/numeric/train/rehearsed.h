@@ -23,12 +23,16 @@ struct rehearsed {
     enum rehearsed_optimizer optimizer;
     struct wk_setting settings[REHEARSED_SETTINGS_MAX];
     int n_settings;
+    const char *loads;     /* a folder of weights to begin with; NULL: the seed's */
+    const char *saves;     /* where to leave them at the end; NULL: nowhere */
+    bool finds;            /* calls wk_find_batch */
     bool clips;            /* calls wk_clip_grad_norm */
     bool asks;             /* for each loss and norm: waits in the middle of a step */
     struct device *device; /* NULL: the CPU */
 
-    /* Called with the model after each backward pass. May be NULL. */
+    /* Called with the model after each backward pass, and after each wk_step. May be NULL. */
     void (*passed)(struct wk_model *model);
+    void (*stepped)(void);
 };
 
 struct rehearsed_result {

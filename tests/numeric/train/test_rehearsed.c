@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "libworker/device/rehearsal/rehearsal.h"
+#include "libworker/device/numbers.h"
 #include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/rehearsed.h"
 
 static struct rehearsed_result on_cpu, on_device;
@@ -95,12 +97,82 @@ static void an_overflow_skips_the_update(void)
     CHECK(on_cpu.skipped > 0 && on_cpu.numbers[0].skipped && !on_cpu.numbers[0].finite);
 }
 
+/* How often the host waited since the last step. The first step makes memory. */
+static int waits;
+static bool counts;
+
+int __real_numbers_wait(struct numbers *numbers, const double **ret_values, struct error *err);
+int __wrap_numbers_wait(struct numbers *numbers, const double **ret_values, struct error *err);
+int __wrap_numbers_wait(struct numbers *numbers, const double **ret_values, struct error *err)
+{
+    waits++;
+    return __real_numbers_wait(numbers, ret_values, err);
+}
+
+int __real_queue_finish(struct queue *queue, struct error *err);
+int __wrap_queue_finish(struct queue *queue, struct error *err);
+int __wrap_queue_finish(struct queue *queue, struct error *err)
+{
+    waits++;
+    return __real_queue_finish(queue, err);
+}
+
+int __real_queue_read(struct queue *queue, void *to, const void *from, size_t bytes,
+                      struct error *err);
+int __wrap_queue_read(struct queue *queue, void *to, const void *from, size_t bytes,
+                      struct error *err);
+int __wrap_queue_read(struct queue *queue, void *to, const void *from, size_t bytes,
+                      struct error *err)
+{
+    waits++;
+    return __real_queue_read(queue, to, from, bytes, err);
+}
+
+static void check_waits(void)
+{
+    CHECK(!counts || waits == 1);
+    counts = true;
+    waits = 0;
+}
+
+static void a_step_waits_once(void)
+{
+    struct rehearsed rehearsed = {.model = REHEARSED_GPT,
+                                  .optimizer = REHEARSED_ADAMW,
+                                  .clips = true,
+                                  .stepped = check_waits};
+    set(&rehearsed, "mixed_precision", "bf16");
+    struct rehearsal_options options = {.seed = 1};
+    CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
+    rehearsed_run(&rehearsed, &on_device);
+    device_free(rehearsed.device);
+    CHECK(counts);
+}
+
+static void weights_are_loaded_and_batches_found(void)
+{
+    char weights[300];
+    struct tmpdir dir = tmpdir_make();
+    struct rehearsed rehearsed = {.model = REHEARSED_LLAMA, .optimizer = REHEARSED_ADAFACTOR};
+    snprintf(weights, sizeof(weights), "%s/weights", dir.path);
+    set(&rehearsed, "mixed_precision", "bf16");
+    rehearsed.saves = weights;
+    rehearsed_run(&rehearsed, &on_cpu);
+    rehearsed.loads = weights;
+    rehearsed.saves = NULL;
+    rehearsed.finds = true;
+    rehearse(rehearsed, 2);
+    tmpdir_remove(&dir);
+}
+
 int main(void)
 {
     every_model_trains();
     every_optimizer_updates();
     windows_are_accumulated_and_clipped();
     an_overflow_skips_the_update();
+    a_step_waits_once();
+    weights_are_loaded_and_batches_found();
     printf("ok trainings_on_the_rehearsal_device_are_the_cpus\n");
     return 0;
 }
