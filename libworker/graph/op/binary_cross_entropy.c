@@ -41,8 +41,7 @@ static void binary_cross_entropy_forward(const struct op_call *call)
 
 static void binary_cross_entropy_backward(const struct op_call *call)
 {
-    pair_each(call, &call->d_in[0], x_slope);
-    pair_each(call, &call->d_in[1], target_slope);
+    pair_backward(call, x_slope, target_slope);
 }
 
 static void binary_cross_entropy_cost(const struct op_call *call, bool backward,
@@ -53,13 +52,7 @@ static void binary_cross_entropy_cost(const struct op_call *call, bool backward,
 
 const struct op_row op_binary_cross_entropy = {
     .name = "binary_cross_entropy",
-    .min_in = 2,
-    .max_in = 2,
-    .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,
-    .shape = pair_shape,
-    .keeps = OP_IN(0) | OP_IN(1),
-    .differentiable = OP_IN(0) | OP_IN(1),
-    .in_place = true,
+    PAIR_ROW,
     .cost = binary_cross_entropy_cost,
     .forward = binary_cross_entropy_forward,
     .backward = binary_cross_entropy_backward,

@@ -86,43 +86,24 @@ static void matmul_forward(const struct op_call *call)
     }
 }
 
-/* da = dc b^T; of a turned a, da = b dc^T. */
-static void backward_a(const struct op_call *call, struct factor dc, uint8_t *room)
+/* da = dc b^T, db = a^T dc; of a turned input the transpose. */
+static void input_backward(const struct op_call *call, int input, struct factor dc, uint8_t *room)
 {
     struct batch size = batch_of(call);
-    const struct op_tensor *da = &call->d_in[A];
-    struct factor b = factor_turned(input_factor(call, B, &room));
-    float keep = da->add ? 1 : 0;
+    const struct op_tensor *d = &call->d_in[input];
+    struct factor other = factor_turned(input_factor(call, 1 - input, &room));
+    int64_t rows = d->shape[d->dims - 2], columns = d->shape[d->dims - 1];
+    int64_t sizes[3] = {rows, columns, input == A ? size.n : size.m};
+    int64_t other_each = size.k * sizes[2];
     for (int64_t i = 0; i < size.count; i++) {
-        float *to = (float *)da->data + i * size.m * size.k;
-        struct factor d = factor_at(dc, i * size.m * size.n);
-        struct factor other = factor_at(b, i * size.k * size.n);
-        if (is_turned(call, A))
-            op_product(call, (int64_t[]){size.k, size.m, size.n}, factor_turned(other),
-                       factor_turned(d), (struct result){to, size.m, keep, NULL});
+        struct factor of_c = factor_at(dc, i * size.m * size.n);
+        struct factor of_other = factor_at(other, i * other_each);
+        struct factor left = input == A ? of_c : of_other, right = input == A ? of_other : of_c;
+        struct result to = {(float *)d->data + i * rows * columns, columns, d->add ? 1 : 0, NULL};
+        if (is_turned(call, input))
+            op_product(call, sizes, factor_turned(right), factor_turned(left), to);
         else
-            op_product(call, (int64_t[]){size.m, size.k, size.n}, d, other,
-                       (struct result){to, size.k, keep, NULL});
-    }
-}
-
-/* db = a^T dc; of a turned b, db = dc^T a. */
-static void backward_b(const struct op_call *call, struct factor dc, uint8_t *room)
-{
-    struct batch size = batch_of(call);
-    const struct op_tensor *db = &call->d_in[B];
-    struct factor a = factor_turned(input_factor(call, A, &room));
-    float keep = db->add ? 1 : 0;
-    for (int64_t i = 0; i < size.count; i++) {
-        float *to = (float *)db->data + i * size.k * size.n;
-        struct factor d = factor_at(dc, i * size.m * size.n);
-        struct factor other = factor_at(a, i * size.m * size.k);
-        if (is_turned(call, B))
-            op_product(call, (int64_t[]){size.n, size.k, size.m}, factor_turned(d),
-                       factor_turned(other), (struct result){to, size.k, keep, NULL});
-        else
-            op_product(call, (int64_t[]){size.k, size.n, size.m}, other, d,
-                       (struct result){to, size.n, keep, NULL});
+            op_product(call, sizes, left, right, to);
     }
 }
 
@@ -130,10 +111,10 @@ static void matmul_backward(const struct op_call *call)
 {
     uint8_t *room = call->scratch;
     struct factor dc = op_factor(call, &call->d_out, batch_of(call).n, &room);
-    if (call->d_in[A].data)
-        backward_a(call, dc, room);
-    if (call->d_in[B].data)
-        backward_b(call, dc, room);
+    for (int i = A; i <= B; i++) {
+        if (call->d_in[i].data)
+            input_backward(call, i, dc, room);
+    }
 }
 
 static size_t scratch_bytes(const struct op_call *call, bool back)

@@ -31,6 +31,14 @@ static inline void pair_each(const struct op_call *call, const struct op_tensor 
     }
 }
 
+/* The gradients of both inputs. */
+static inline void pair_backward(const struct op_call *call, pair_fn *x_slope,
+                                 pair_fn *target_slope)
+{
+    pair_each(call, &call->d_in[0], x_slope);
+    pair_each(call, &call->d_in[1], target_slope);
+}
+
 static inline int pair_shape(struct op_signature *s, struct error *err)
 {
     int rc = rule_values(s, err);
@@ -41,6 +49,11 @@ static inline int pair_shape(struct op_signature *s, struct error *err)
         return rc;
     return rule_as(s, 0);
 }
+
+/* What their rows have in common. */
+#define PAIR_ROW                                                                                   \
+    .min_in = 2, .max_in = 2, .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH, .shape = pair_shape,         \
+    .keeps = OP_IN(0) | OP_IN(1), .differentiable = OP_IN(0) | OP_IN(1), .in_place = true
 
 static inline struct wk_tensor *pair_add(const struct op_row *row, struct wk_tensor *x,
                                          struct wk_tensor *target)

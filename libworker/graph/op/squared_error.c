@@ -26,8 +26,7 @@ static void squared_error_forward(const struct op_call *call)
 
 static void squared_error_backward(const struct op_call *call)
 {
-    pair_each(call, &call->d_in[0], x_slope);
-    pair_each(call, &call->d_in[1], target_slope);
+    pair_backward(call, x_slope, target_slope);
 }
 
 static void squared_error_cost(const struct op_call *call, bool backward, struct op_cost *ret)
@@ -37,13 +36,7 @@ static void squared_error_cost(const struct op_call *call, bool backward, struct
 
 const struct op_row op_squared_error = {
     .name = "squared_error",
-    .min_in = 2,
-    .max_in = 2,
-    .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,
-    .shape = pair_shape,
-    .keeps = OP_IN(0) | OP_IN(1),
-    .differentiable = OP_IN(0) | OP_IN(1),
-    .in_place = true,
+    PAIR_ROW,
     .cost = squared_error_cost,
     .forward = squared_error_forward,
     .backward = squared_error_backward,
