@@ -25,6 +25,7 @@
     X(gelu)                                                                                        \
     X(gelu_erf)                                                                                    \
     X(relu)                                                                                        \
+    X(leaky_relu)                                                                                  \
     X(silu)                                                                                        \
     X(tanh)                                                                                        \
     X(sigmoid)                                                                                     \

@@ -242,6 +242,8 @@ WK_API struct wk_tensor *wk_op_scale(struct wk_tensor *x, double factor);
 WK_API struct wk_tensor *wk_op_gelu(struct wk_tensor *x);
 WK_API struct wk_tensor *wk_op_gelu_erf(struct wk_tensor *x);
 WK_API struct wk_tensor *wk_op_relu(struct wk_tensor *x);
+/* x, or slope * x below 0 (Maas et al. 2013); slope > 0. */
+WK_API struct wk_tensor *wk_op_leaky_relu(struct wk_tensor *x, double slope);
 WK_API struct wk_tensor *wk_op_silu(struct wk_tensor *x);
 WK_API struct wk_tensor *wk_op_tanh(struct wk_tensor *x);
 WK_API struct wk_tensor *wk_op_sigmoid(struct wk_tensor *x);

@@ -53,6 +53,8 @@ static double formula_of(const struct op_case *c, double x)
         return 0.5 * x * (1 + erf(x / sqrt(2)));
     if (!strcmp(c->row, "relu"))
         return x > 0 ? x : 0;
+    if (!strcmp(c->row, "leaky_relu"))
+        return x > 0 ? x : c->number * x;
     if (!strcmp(c->row, "silu"))
         return x / (1 + exp(-x));
     if (!strcmp(c->row, "tanh"))
@@ -86,6 +88,11 @@ UNARY(softmax)
 static struct wk_tensor *scale(const struct op_case *c, struct wk_tensor *const *in)
 {
     return wk_op_scale(in[0], c->number);
+}
+
+static struct wk_tensor *leaky_relu(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_leaky_relu(in[0], c->number);
 }
 
 static struct wk_tensor *dropout(const struct op_case *c, struct wk_tensor *const *in)
@@ -182,6 +189,8 @@ const struct op_case cases_elements[] = {
     FORMULA(gelu_erf),
     {"relu", "normal", build_relu, .in = {{WIDE}}, .reference = formula},
     {"relu", "positions", build_relu, .in = {{TEXT}}, .reference = formula},
+    {"leaky_relu", "normal", leaky_relu, .in = {{WIDE}}, .number = 0.125, .reference = formula},
+    {"leaky_relu", "positions", leaky_relu, .in = {{TEXT}}, .number = 0.125, .reference = formula},
     FORMULA(silu),
     FORMULA(tanh),
     FORMULA(sigmoid),

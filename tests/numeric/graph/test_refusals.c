@@ -66,6 +66,8 @@ Test(graph_refusals, elements)
     REFUSES(wk_op_add(p.row, p.other), "add: ", "another graph");
     REFUSES(wk_op_gelu(p.index), "gelu: ", "i32");
     REFUSES(wk_op_relu(p.index), "relu: ", "i32");
+    REFUSES(wk_op_leaky_relu(p.row, 0), "leaky_relu: ", "slope of 0", "above 0");
+    REFUSES(wk_op_leaky_relu(p.index, 0.1), "leaky_relu: ", "i32");
     REFUSES(wk_op_scale(p.row, 1e300), "scale: ", "1e+300", "finite");
     REFUSES(wk_op_swiglu(p.row), "swiglu: ", "[samples, 5]", "even");
     REFUSES(wk_op_softmax(p.index), "softmax: ", "i32");
