@@ -21,7 +21,7 @@ static int loss_shape(struct op_signature *s, struct error *err)
     s->n_out = 2;
     s->out[0] = rule_output(logits, 1);
     s->out[PROBS] = rule_output(logits, 0);
-    return entropy_shape(s, err);
+    return entropy_shape(s, rule_last(logits).fixed, err);
 }
 
 static int64_t classes_of(const struct node *node)
@@ -71,6 +71,7 @@ static void loss_cost(const struct op_call *call, bool back, struct op_cost *ret
 
 static const struct op_attribute cross_entropy_attributes[] = {
     OP_ATTRIBUTE(struct entropy_attributes, smoothing),
+    OP_ATTRIBUTE(struct entropy_attributes, class_weights),
     {0},
 };
 
@@ -95,7 +96,8 @@ const struct op_row op_cross_entropy = {
 struct wk_tensor *wk_op_cross_entropy(struct wk_tensor *logits, struct wk_tensor *targets,
                                       const struct wk_cross_entropy_options *options)
 {
-    struct entropy_attributes attributes = {options ? (float)options->smoothing : 0};
+    struct entropy_attributes attributes =
+        entropy_attributes_of(options, logits, logits ? logits->dims - 1 : -1);
     return graph_add(&(struct node_request){.row = &op_cross_entropy,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),

@@ -29,7 +29,7 @@ static int head_shape(struct op_signature *s, struct error *err)
     s->out[0] = rule_output(x, 1);
     s->out[PROBS] = rule_output(x, 0);
     s->out[PROBS].shape[x->dims - 1] = table->shape[0];
-    return entropy_shape(s, err);
+    return entropy_shape(s, table->shape[0].fixed, err);
 }
 
 static int64_t classes_of(const struct node *node)
@@ -119,6 +119,7 @@ static void head_cost(const struct op_call *call, bool back, struct op_cost *ret
 
 static const struct op_attribute head_cross_entropy_attributes[] = {
     OP_ATTRIBUTE(struct entropy_attributes, smoothing),
+    OP_ATTRIBUTE(struct entropy_attributes, class_weights),
     {0},
 };
 
@@ -145,7 +146,7 @@ struct wk_tensor *wk_op_head_cross_entropy(struct wk_tensor *x, struct wk_tensor
                                            struct wk_tensor *targets,
                                            const struct wk_cross_entropy_options *options)
 {
-    struct entropy_attributes attributes = {options ? (float)options->smoothing : 0};
+    struct entropy_attributes attributes = entropy_attributes_of(options, table, 0);
     return graph_add(&(struct node_request){.row = &op_head_cross_entropy,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),

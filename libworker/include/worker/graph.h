@@ -304,6 +304,9 @@ WK_API struct wk_tensor *wk_op_stop_gradient(struct wk_tensor *x);
 struct wk_cross_entropy_options {
     double smoothing; /* share of the target spread over all classes (Szegedy et al. 2016); the
                        * model's (wk_model_label_smoothing) is added to it */
+    /* [classes], or NULL: a loss is multiplied by the weight of its target, finite and not below 0.
+     * Copied. The denominator of wk_graph_loss does not count them. */
+    const float *class_weights;
 };
 WK_API struct wk_tensor *wk_op_cross_entropy(struct wk_tensor *logits, struct wk_tensor *targets,
                                              const struct wk_cross_entropy_options *options);

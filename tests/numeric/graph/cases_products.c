@@ -231,17 +231,34 @@ static void rope_reference(const struct reference *r)
     }
 }
 
-/* ---- cross-entropy: number is the operation's smoothing ---- */
+/* ---- cross-entropy: number is the smoothing; with option 0 classes have weights ---- */
+
+enum { CLASSES_MAX = 16 };
+
+static double class_weight(const struct op_case *c, int64_t target)
+{
+    return c->option[0] ? (double)(target % 4) / 2 : 1;
+}
+
+/* weights[CLASSES_MAX] are copied by the operation. */
+static struct wk_cross_entropy_options entropy_options(const struct op_case *c, float *weights)
+{
+    for (int i = 0; i < CLASSES_MAX; i++)
+        weights[i] = (float)class_weight(c, i);
+    return (struct wk_cross_entropy_options){c->number, c->option[0] ? weights : NULL};
+}
 
 static struct wk_tensor *cross_entropy(const struct op_case *c, struct wk_tensor *const *in)
 {
-    struct wk_cross_entropy_options options = {c->number};
+    float weights[CLASSES_MAX];
+    struct wk_cross_entropy_options options = entropy_options(c, weights);
     return wk_op_cross_entropy(in[0], in[1], &options);
 }
 
 static struct wk_tensor *head_cross_entropy(const struct op_case *c, struct wk_tensor *const *in)
 {
-    struct wk_cross_entropy_options options = {c->number};
+    float weights[CLASSES_MAX];
+    struct wk_cross_entropy_options options = entropy_options(c, weights);
     return wk_op_head_cross_entropy(in[0], in[1], in[2], &options);
 }
 
@@ -262,7 +279,8 @@ static void cross_entropy_reference(const struct reference *r)
     int64_t classes = last_of(&r->call->in[0]);
     for (int64_t i = 0; i < r->call->out[0].count; i++)
         r->out[i] = entropy(r->in[0] + i * classes, classes, (int64_t)r->in[1][i],
-                            r->c->number + MODEL_SMOOTHING);
+                            r->c->number + MODEL_SMOOTHING) *
+                    class_weight(r->c, (int64_t)r->in[1][i]);
 }
 
 static void head_cross_entropy_reference(const struct reference *r)
@@ -275,7 +293,8 @@ static void head_cross_entropy_reference(const struct reference *r)
             for (int64_t k = 0; k < width; k++)
                 logits[c] += r->in[0][i * width + k] * r->in[1][c * width + k];
         }
-        r->out[i] = entropy(logits, classes, (int64_t)r->in[2][i], r->c->number + MODEL_SMOOTHING);
+        r->out[i] = entropy(logits, classes, (int64_t)r->in[2][i], r->c->number + MODEL_SMOOTHING) *
+                    class_weight(r->c, (int64_t)r->in[2][i]);
     }
     free(logits);
 }
@@ -358,8 +377,13 @@ const struct op_case cases_products[] = {
     {"cross_entropy", "smoothing", cross_entropy,
      .in = {{WK_SHAPE(WK_SAMPLES, 11)}, {WK_SHAPE(WK_SAMPLES), FILL_TARGET}},
      .reference = cross_entropy_reference, .number = 0.25, .roundings = 32},
+    {"cross_entropy", "weights of classes", cross_entropy, .in = {{TEXT(11)}, INDEX(FILL_TARGET)},
+     .option = {1}, .reference = cross_entropy_reference, .roundings = 32},
     {"head_cross_entropy", "text", head_cross_entropy,
      .in = {{TEXT(8)}, PARAM(16, 8), INDEX(FILL_TARGET)}, .reference = head_cross_entropy_reference,
      .roundings = 32},
+    {"head_cross_entropy", "weights of classes", head_cross_entropy,
+     .in = {{TEXT(8)}, PARAM(16, 8), INDEX(FILL_TARGET)}, .option = {1},
+     .reference = head_cross_entropy_reference, .roundings = 32},
     {0},
 };

@@ -10,7 +10,7 @@
 /* Inputs and a parameter of many shapes. */
 struct parts {
     struct wk_graph *graph;
-    struct wk_tensor *text, *row, *image, *index, *kernel, *other;
+    struct wk_tensor *text, *row, *image, *index, *one, *kernel, *other;
 };
 
 static struct parts parts_new(struct wk_graph *other)
@@ -22,6 +22,7 @@ static struct parts parts_new(struct wk_graph *other)
         .row = wk_graph_input(g, "row", WK_F32, WK_SHAPE(WK_SAMPLES, 5)),
         .image = wk_graph_input(g, "image", WK_F32, WK_SHAPE(WK_SAMPLES, 4, 3, 3)),
         .index = wk_graph_input(g, "index", WK_I32, WK_SHAPE(WK_SAMPLES, 2)),
+        .one = wk_graph_input(g, "one", WK_I32, WK_SHAPE(WK_SAMPLES)),
         .kernel = wk_graph_param(g, "kernel", WK_SHAPE(6, 4, 3, 3), NULL),
         .other = wk_graph_input(other, "x", WK_F32, WK_SHAPE(WK_SAMPLES, 5)),
     };
@@ -34,6 +35,12 @@ static struct parts parts_new(struct wk_graph *other)
     }
 #define CONV(...)                                                                                  \
     &(struct wk_conv_options)                                                                      \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+#define ENTROPY(...)                                                                               \
+    &(struct wk_cross_entropy_options)                                                             \
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
@@ -122,6 +129,12 @@ Test(graph_refusals, losses)
     REFUSES(wk_op_binary_cross_entropy(p.row, p.index), "binary_cross_entropy: ", "i32");
     REFUSES(wk_op_kl_divergence(p.row, p.text), "kl_divergence: ", "same shape");
     REFUSES(wk_op_kl_divergence(p.row, p.other), "kl_divergence: ", "another graph");
+    REFUSES(wk_op_cross_entropy(p.row, p.one, ENTROPY(.smoothing = 1)), "cross_entropy: ", "is 1",
+            "below 1");
+    REFUSES(wk_op_cross_entropy(p.row, p.one, ENTROPY(.class_weights = (float[]){1, 1, -2, 1, 1})),
+            "cross_entropy: ", "the weight of class 2 is -2");
+    REFUSES(wk_op_cross_entropy(p.row, p.index, ENTROPY(.class_weights = (float[]){1, 1, 1, 1, 1})),
+            "cross_entropy: ", "[samples, 2] i32", "[samples] i32");
 }
 
 /* Make a scope, then call. */

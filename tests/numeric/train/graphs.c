@@ -132,7 +132,7 @@ static struct wk_graph *residual(void)
     return g;
 }
 
-/* What an image shows, and the image again from a few numbers. */
+/* What an image shows, with weights of its kinds, and the image again from a few numbers. */
 static struct wk_graph *two_losses(void)
 {
     struct wk_graph *g = wk_graph_new("two_losses");
@@ -143,7 +143,9 @@ static struct wk_graph *two_losses(void)
     struct wk_tensor *kind = wk_layer_linear(x, "kind", KINDS);
     wk_graph_block(g, "again");
     struct wk_tensor *again = wk_layer_linear(x, "again", PIXELS);
-    wk_graph_loss(g, "kind", wk_op_cross_entropy(kind, label_of(g), NULL), NULL);
+    static const float weights[KINDS] = {0.75f, 1, 1, 1.25f};
+    struct wk_cross_entropy_options options = {.class_weights = weights};
+    wk_graph_loss(g, "kind", wk_op_cross_entropy(kind, label_of(g), &options), NULL);
     wk_graph_loss(g, "again", wk_op_squared_error(again, pixels),
                   &(struct wk_loss){.weight = 0.5, .per = WK_PER_ELEMENT});
     return g;
