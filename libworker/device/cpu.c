@@ -79,6 +79,7 @@ static void cpu_finish(struct event event)
 
 static const struct device_ops cpu_ops = {
     .name = "cpu",
+    .kernels = "cpu",
     .host_reads = true,
     .fresh_zeros = true,
     .free = cpu_free,

@@ -23,6 +23,11 @@ const char *device_name(const struct device *device)
     return device->ops->name;
 }
 
+const char *device_kernels(const struct device *device)
+{
+    return device->ops->kernels;
+}
+
 bool device_host_reads(const struct device *device)
 {
     return device->ops->host_reads;

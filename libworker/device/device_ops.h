@@ -26,6 +26,7 @@ struct device_copy {
 
 struct device_ops {
     const char *name;
+    const char *kernels; /* device_kernels */
     bool host_reads;
     bool fresh_zeros; /* memory_new gives zeros */
 

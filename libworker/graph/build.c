@@ -37,6 +37,8 @@ void wk_graph_free(struct wk_graph *graph)
 {
     if (!graph)
         return;
+    for (const struct graph_owned *owned = graph->owned; owned; owned = owned->next)
+        owned->free(owned->arg);
     free(graph->tensors);
     free(graph->nodes);
     free(graph->params);
@@ -103,36 +105,55 @@ static struct wk_tensor *tensor_new(struct wk_graph *graph, const struct wk_tens
     return tensor;
 }
 
-/* The shape as dimensions. False, with a sentence, for a size that no tensor has. */
-static bool read_shape(struct wk_graph *graph, const char *what, struct wk_shape shape,
-                       struct wk_tensor *ret)
+int shape_read(struct wk_shape shape, struct wk_tensor *ret, struct error *err)
 {
     int64_t fixed = 1;
-    if (shape.dims < 0 || shape.dims > WK_TENSOR_DIMS_MAX) {
-        graph_refuse(graph, "%s: a tensor has at most %d dimensions, not %d", what,
-                     WK_TENSOR_DIMS_MAX, shape.dims);
-        return false;
-    }
+    if (shape.dims < 0 || shape.dims > WK_TENSOR_DIMS_MAX)
+        return error_set(err, WK_EINVAL, "a tensor has at most %d dimensions, not %d",
+                         WK_TENSOR_DIMS_MAX, shape.dims);
     ret->dims = shape.dims;
     for (int i = 0; i < shape.dims; i++) {
         ret->shape[i] = dim_of(shape.size[i]);
         int64_t size = ret->shape[i].fixed;
-        if (size < 1 || size > SIZE_MAX_FIXED) {
-            graph_refuse(graph, "%s: dimension %d is %lld; sizes are 1 to %d", what, i,
-                         (long long)shape.size[i], SIZE_MAX_FIXED);
-            return false;
-        }
+        if (size < 1 || size > SIZE_MAX_FIXED)
+            return error_set(err, WK_EINVAL, "dimension %d is %lld; sizes are 1 to %d", i,
+                             (long long)shape.size[i], SIZE_MAX_FIXED);
         fixed *= size;
-        if (fixed > ELEMENTS_MAX) {
-            graph_refuse(graph, "%s: more than %d elements", what, ELEMENTS_MAX);
-            return false;
-        }
+        if (fixed > ELEMENTS_MAX)
+            return error_set(err, WK_EINVAL, "more than %d elements", ELEMENTS_MAX);
     }
-    return true;
+    return 0;
 }
 
-/* A copy of the name, or NULL with a sentence. */
-static const char *read_name(struct wk_graph *graph, const char *what, const char *name)
+/* The shape as dimensions. False, with a sentence, for a size that no tensor has. */
+static bool read_shape(struct wk_graph *graph, const char *what, struct wk_shape shape,
+                       struct wk_tensor *ret)
+{
+    struct error err = {0};
+    if (!shape_read(shape, ret, &err))
+        return true;
+    graph_refuse(graph, "%s: %s", what, err.text);
+    return false;
+}
+
+void *graph_copy(struct wk_graph *graph, const void *data, size_t bytes)
+{
+    void *copy = arena_copy(&graph->arena, data, bytes);
+    if (!copy)
+        refuse_memory(graph);
+    return copy;
+}
+
+bool graph_own(struct wk_graph *graph, void (*free_arg)(void *arg), void *arg)
+{
+    struct graph_owned owned = {.free = free_arg, .arg = arg, .next = graph->owned};
+    struct graph_owned *copy = graph_copy(graph, &owned, sizeof(owned));
+    if (copy)
+        graph->owned = copy;
+    return copy;
+}
+
+const char *graph_name(struct wk_graph *graph, const char *what, const char *name)
 {
     if (!name || !*name || strlen(name) >= NAME_MAX_BYTES) {
         graph_refuse(graph, "%s: a name has 1 to %d bytes", what, NAME_MAX_BYTES - 1);
@@ -148,7 +169,7 @@ struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name, enum 
                                  struct wk_shape shape)
 {
     struct wk_tensor input = {.kind = TENSOR_INPUT, .type = type};
-    if (stopped(graph) || !(input.name = read_name(graph, "wk_graph_input", name)) ||
+    if (stopped(graph) || !(input.name = graph_name(graph, "wk_graph_input", name)) ||
         !read_shape(graph, input.name, shape, &input))
         return NULL;
     for (int i = 0; i < graph->n_inputs; i++) {
@@ -188,7 +209,7 @@ struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struc
         (void)snprintf(scoped, sizeof(scoped), "%s.%s", graph->scope, name);
         name = scoped;
     }
-    like.name = read_name(graph, "wk_graph_param", name);
+    like.name = graph_name(graph, "wk_graph_param", name);
     if (!like.name || !read_shape(graph, like.name, shape, &like))
         return NULL;
     if (param_is_known(graph, name))
@@ -236,7 +257,7 @@ static void block_begin(struct wk_graph *graph, const char *name)
 
 void wk_graph_block(struct wk_graph *graph, const char *name)
 {
-    const char *copy = stopped(graph) ? NULL : read_name(graph, "wk_graph_block", name);
+    const char *copy = stopped(graph) ? NULL : graph_name(graph, "wk_graph_block", name);
     if (!copy)
         return;
     graph->scope = NULL;
@@ -252,7 +273,7 @@ void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(name, sizeof(name), format, args);
     va_end(args);
-    graph->scope = read_name(graph, "wk_graph_scope", name);
+    graph->scope = graph_name(graph, "wk_graph_scope", name);
     if (graph->scope)
         block_begin(graph, graph->scope);
 }
@@ -289,7 +310,7 @@ void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor 
 {
     struct graph_output output = {.value = value};
     if (stopped(graph) || !is_value(graph, "output", name, value) ||
-        !(output.name = read_name(graph, "wk_graph_output", name)))
+        !(output.name = graph_name(graph, "wk_graph_output", name)))
         return;
     for (int i = 0; i < graph->n_outputs; i++) {
         if (!strcmp(graph->outputs[i].name, name)) {
@@ -310,7 +331,7 @@ void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *l
     struct graph_loss loss = {.losses = losses,
                               .options = options ? *options : (struct wk_loss){0}};
     if (stopped(graph) || !is_value(graph, "loss", name, losses) ||
-        !(loss.name = read_name(graph, "wk_graph_loss", name)))
+        !(loss.name = graph_name(graph, "wk_graph_loss", name)))
         return;
     if (!losses->trains)
         graph_refuse(graph, "loss %s depends on no parameter that is trained", name);

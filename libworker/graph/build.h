@@ -11,6 +11,19 @@ void graph_limit_length(struct wk_graph *graph, int64_t length);
 struct wk_tensor *graph_refuse(struct wk_graph *graph, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A copy of the name that lasts as long as the graph; or NULL, with a sentence that begins with
+ * `what`. */
+const char *graph_name(struct wk_graph *graph, const char *what, const char *name);
+
+/* A copy in the graph's memory; NULL, with a sentence, if that is full. */
+void *graph_copy(struct wk_graph *graph, const void *data, size_t bytes);
+
+/* Call free_arg(arg) when the graph ends. False: there is no memory to note it. */
+bool graph_own(struct wk_graph *graph, void (*free_arg)(void *arg), void *arg);
+
+/* Set ret's dims and shape. WK_EINVAL, with a sentence, for a size that no tensor has. */
+int shape_read(struct wk_shape shape, struct wk_tensor *ret, struct error *err);
+
 /* The request of an operation's builder. */
 struct node_request {
     const struct op_row *row;

@@ -4,6 +4,7 @@
 #include <worker/error.h>
 
 #include "libworker/graph/build.h"
+#include "libworker/graph/op.h"
 
 enum { PARAM_DIMS = 4 }; /* of the arenas' tables (nn/model.h) */
 
@@ -44,6 +45,34 @@ static void check_params(struct wk_graph *graph, const bool *reached)
     }
 }
 
+/* The backward kernel of the node computes the gradient of input `i`. */
+static bool computes_gradient(const struct node *node, int i)
+{
+    const struct op_row *row = node->row;
+    return node->in[i] && node->in[i]->trains && (row->differentiable & OP_IN(i)) && !row->view &&
+           !(row->passes_gradient & OP_IN(i));
+}
+
+/* What the losses need a gradient of has a backward kernel. `wanted`, all false, is for notes. */
+static void check_gradients(struct wk_graph *graph, bool *wanted)
+{
+    for (int i = 0; i < graph->n_losses; i++)
+        wanted[graph->losses[i].losses->id] = true;
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        const struct node *node = graph->nodes[i];
+        for (int k = 0; k < node->n_in && wanted[node->out[0]->id]; k++) {
+            if (computes_gradient(node, k) && !node->row->backward)
+                graph_refuse(graph,
+                             "%s has no backward function, and a loss needs the gradient of its "
+                             "input %d: give one, name the input in `constants`, or use "
+                             "wk_op_stop_gradient",
+                             node->row->name, k);
+            if (node->in[k] && node->in[k]->trains && (node->row->differentiable & OP_IN(k)))
+                wanted[node->in[k]->id] = true;
+        }
+    }
+}
+
 static void check_length(struct wk_graph *graph)
 {
     for (int i = 0; i < graph->n_tensors; i++) {
@@ -74,6 +103,9 @@ void graph_check_whole(struct wk_graph *graph)
         graph->loss_inputs = inputs_in(graph, reached);
         check_params(graph, reached);
         check_length(graph);
+        for (int i = 0; i < graph->n_tensors; i++)
+            reached[i] = false;
+        check_gradients(graph, reached);
     }
     free(reached);
 }

@@ -72,6 +72,13 @@ struct graph_output {
     struct wk_tensor *value;
 };
 
+/* The program's, freed with the graph. */
+struct graph_owned {
+    void (*free)(void *arg);
+    void *arg;
+    struct graph_owned *next;
+};
+
 struct wk_graph {
     struct arena arena;
     struct error error; /* the first; code 0: none */
@@ -91,6 +98,8 @@ struct wk_graph {
     /* Inputs that the losses and the outputs read, bits by number; set by graph_check_whole. */
     uint64_t loss_inputs, output_inputs;
     bool uses_length;
+    bool has_custom; /* an operation of the program's own */
+    struct graph_owned *owned;
 };
 
 /* The last checks of a graph that is complete; a failure is in graph->error. */

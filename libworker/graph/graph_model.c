@@ -5,6 +5,7 @@
 
 #include <worker/worker.h>
 
+#include "libworker/device/device.h"
 #include "libworker/graph/batch.h"
 #include "libworker/graph/decode.h"
 #include "libworker/graph/op.h"
@@ -115,7 +116,10 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     for (int i = 0; i < m->graph->n_losses; i++)
         m->run.seeds[i] =
             (float)(scale * loss_weight(m->graph, i) / loss_divisor(m->graph, &model->batch, i));
-    return run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
+    int rc = run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
+    if (rc || !m->graph->has_custom)
+        return rc;
+    return queue_finish(m->place.queue, err); /* the program's functions may fail */
 }
 
 static void graph_move(struct wk_model *model, struct queue *queue)

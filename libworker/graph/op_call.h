@@ -4,6 +4,7 @@
  * what the call hands them: out, d_in, scratch and the pass' own positions of the cache are
  * written, the rest is read. They allocate nothing and never fail: what can be wrong was refused
  * when the graph was built or the batch was checked. A size may be 0: then there is nothing to do.
+ * Only the program's own kernels may fail (op/custom.h).
  */
 #ifndef GRAPH_OP_CALL_H
 #define GRAPH_OP_CALL_H
@@ -14,6 +15,8 @@
 
 #include "libworker/graph/graph.h"
 #include "libworker/kernel/kernel.h"
+
+struct queue;
 
 /* A tensor as a kernel meets it. */
 struct op_tensor {
@@ -28,6 +31,7 @@ struct op_tensor {
 /* What a pass is about, the same for all of its calls. */
 struct op_pass {
     const struct kernel_table *kernels;
+    const char *device;       /* whose kernels run: "cpu" */
     struct kernel_room *room; /* for products in bf16 and f16; NULL in f32 */
     bool trains;              /* dropout drops, running statistics are measured */
     int64_t samples;          /* of this pass */
@@ -41,6 +45,7 @@ struct op_pass {
 struct op_call {
     const struct node *node;
     const struct op_pass *pass;
+    struct queue *queue;   /* that it runs on */
     enum wk_dtype compute; /* factors of products: f32, bf16 or f16; sums are in f32 */
     struct op_tensor in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX];
     struct op_tensor d_in[NODE_INPUTS_MAX]; /* backward: f32, of the input's shape */

@@ -6,6 +6,7 @@
 #include <worker/error.h>
 
 #include "libworker/device/device.h"
+#include "libworker/graph/op/custom.h"
 
 static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
 {
@@ -56,12 +57,27 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
     return 0;
 }
 
+/* Operations of the program's own have functions for the device. */
+static int check_functions(const struct plan *plan, const char *device, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < plan->n_forward && !rc; i++) {
+        if (plan->launches[i].kind == LAUNCH_FORWARD)
+            rc = custom_check_device(plan->launches[i].node, device, err);
+    }
+    return rc;
+}
+
 int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,
                  struct error *err)
 {
     struct place *place = &m->place;
     bool trains = plan->options.trace.trains;
-    int rc = place_reserve(place, plan->region_bytes, err);
+    const char *device = device_kernels(place->device);
+    int rc = check_functions(plan, device, err);
+    if (rc)
+        return rc;
+    rc = place_reserve(place, plan->region_bytes, err);
     if (rc)
         return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
     m->run = (struct run){
@@ -73,6 +89,7 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
         .pass =
             {
                 .kernels = m->model.kernels,
+                .device = device,
                 .room = m->model.low ? m->model.low->room : NULL,
                 .trains = trains,
                 .samples = batch->samples,

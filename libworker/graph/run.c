@@ -70,8 +70,8 @@ static void run_op(struct queue *queue, const void *args)
 {
     const struct op_args *op = args;
     struct op_call call = op->call;
-    (void)queue;
     call.pass = &op->pass;
+    call.queue = queue;
     if (op->backward)
         call.node->row->backward(&call);
     else
@@ -272,8 +272,12 @@ static int run_one(const struct run *run, const struct plan *plan, const struct 
 int run_launches(const struct run *run, const struct plan *plan, int first, int end,
                  struct error *err)
 {
+    const struct device *device = queue_device(run->queue);
     int rc = 0;
-    for (int i = first; i < end && !rc; i++)
+    for (int i = first; i < end && !rc; i++) {
         rc = run_one(run, plan, &plan->launches[i], err);
+        if (!rc)
+            rc = device_failure(device, err);
+    }
     return rc;
 }

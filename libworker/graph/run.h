@@ -25,7 +25,8 @@ struct run {
 /* What a launch hands its kernel, without addresses: for sizes and costs. */
 void run_describe(const struct plan *plan, const struct launch *launch, struct op_call *ret);
 
-/* Enqueue the launches [first, end) of the plan. Fails as the model's hooks do. */
+/* Enqueue the launches [first, end) of the plan. Fails as the model's hooks do, and once the device
+ * has failed. */
 int run_launches(const struct run *run, const struct plan *plan, int first, int end,
                  struct error *err);
 

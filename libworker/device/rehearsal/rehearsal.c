@@ -172,6 +172,7 @@ static void rehearsal_transfer(struct queue *queue, const struct device_copy *co
 
 static const struct device_ops rehearsal_ops = {
     .name = "rehearsal",
+    .kernels = "cpu",
     .host_reads = false,
     .free = rehearsal_free,
     .memory_new = rehearsal_memory_new,

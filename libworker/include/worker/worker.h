@@ -38,6 +38,7 @@
 #include <worker/checkpoint.h>
 #include <worker/comm.h>
 #include <worker/config.h>
+#include <worker/custom_op.h>
 #include <worker/data.h>
 #include <worker/error.h>
 #include <worker/export.h>

@@ -21,8 +21,8 @@ struct guarded {
 
 const struct op_case *case_at(int i)
 {
-    static const struct op_case *const lists[] = {cases_elements, cases_shapes, cases_images,
-                                                  cases_losses, cases_products};
+    static const struct op_case *const lists[] = {cases_elements, cases_shapes,   cases_images,
+                                                  cases_losses,   cases_products, cases_custom};
     for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++) {
         for (const struct op_case *c = lists[l]; c->row; c++) {
             if (i-- == 0)
@@ -304,6 +304,7 @@ struct trial trial_new(const struct op_case *c, const struct trial_options *opti
     cr_assert_not_null(t.buffers);
     t.options.length = options->length ? options->length : LENGTH;
     t.pass = (struct op_pass){.kernels = options->kernels ? options->kernels : kernel_cpu(),
+                              .device = "cpu",
                               .trains = !options->evaluates,
                               .samples = options->samples,
                               .first_sample = options->first_sample,

@@ -54,7 +54,7 @@ struct op_case {
 
 /* Lists end with a zeroed case. */
 extern const struct op_case cases_elements[], cases_shapes[], cases_images[], cases_losses[],
-    cases_products[];
+    cases_products[], cases_custom[];
 
 /* Case i of all lists; NULL past the last. */
 const struct op_case *case_at(int i);

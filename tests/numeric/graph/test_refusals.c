@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include <worker/custom_op.h>
 #include <worker/graph.h>
 
 #include "libworker/graph/graph.h"
@@ -135,6 +136,65 @@ Test(graph_refusals, losses)
             "cross_entropy: ", "the weight of class 2 is -2");
     REFUSES(wk_op_cross_entropy(p.row, p.index, ENTROPY(.class_weights = (float[]){1, 1, 1, 1, 1})),
             "cross_entropy: ", "[samples, 2] i32", "[samples] i32");
+}
+
+static int never_called(struct wk_op_call *call)
+{
+    return wk_op_fail(call, "called");
+}
+
+static struct wk_tensor *custom(struct wk_tensor *x, struct wk_custom_op op)
+{
+    return wk_op_custom(&x, 1, &op);
+}
+
+static struct wk_tensor *custom_of_many(struct wk_tensor *x, struct wk_tensor *y, int n)
+{
+    struct wk_custom_op op = {.name = "own", .functions = {{"cpu", never_called, NULL}}};
+    return wk_op_custom((struct wk_tensor *[9]){x, y}, n, &op);
+}
+
+#define ON(name)                                                                                   \
+    {                                                                                              \
+        name, never_called, never_called                                                           \
+    }
+#define CUSTOM(...) custom(p.row, (struct wk_custom_op){__VA_ARGS__})
+/* One that fits, but for what is given. */
+#define OWN(...)                                                                                   \
+    CUSTOM(.name = "own", .functions = {ON("cpu")}, .result = {.like = p.row}, __VA_ARGS__)
+
+Test(graph_refusals, operations_of_the_program)
+{
+    REFUSES(CUSTOM(.functions = {ON("cpu")}), "wk_op_custom: ", "a name has 1 to 95 bytes");
+    REFUSES(CUSTOM(.name = "own"), "own: ", "no functions", "\"cpu\"");
+    REFUSES(CUSTOM(.name = "own", .functions = {{"cpu", NULL, NULL}}), "own: ", "no forward",
+            "cpu");
+    REFUSES(CUSTOM(.name = "own", .functions = {ON("cpu"), ON("cpu")}), "own: ", "cpu twice");
+    REFUSES(CUSTOM(.name = "own", .functions = {ON("cpu"), {"tpu", never_called, NULL}}),
+            "own: ", "a backward function for the device cpu and none for tpu");
+    REFUSES(CUSTOM(.name = "own", .functions = {ON("cpu")}, .result = {.shape = WK_SHAPE(5)}),
+            "own: ", "[5] f32", "[samples, 5] f32", "counts the samples");
+    REFUSES(CUSTOM(.name = "own", .functions = {ON("cpu")},
+                   .result = {.shape = WK_SHAPE(WK_SAMPLES, 0)}),
+            "own: ", "dimension 1 is 0");
+    REFUSES(
+        CUSTOM(.name = "own", .functions = {ON("cpu")}, .result = {.like = p.row, .type = WK_I32}),
+        "own: ", "[samples, 5] i32", "results are f32");
+    REFUSES(CUSTOM(.name = "own", .functions = {ON("cpu")}, .result = {.like = p.other}),
+            "own: ", "another graph");
+    REFUSES(OWN(.n_saved = 3), "own: ", "3 saved values", "0 to 2");
+    REFUSES(OWN(.n_saved = 1, .saved = {{.type = (enum wk_dtype)99}}), "own: ", "type 99");
+    REFUSES(OWN(.keeps = WK_OP_IN(1)), "own: ", "keeps is 0x2", "1 inputs");
+    REFUSES(OWN(.keeps = WK_OP_OUT(1)), "own: ", "keeps", "0 saved");
+    REFUSES(OWN(.constants = WK_OP_IN(1)), "own: ", "constants is 0x2");
+    REFUSES(OWN(.as_kept = WK_OP_OUT(2)), "own: ", "as_kept");
+    REFUSES(wk_op_custom(&p.row, 1, NULL), "wk_op_custom: ", "NULL");
+    REFUSES(custom_of_many(p.row, NULL, 2), "own: ", "input 1 is NULL");
+    REFUSES(custom_of_many(p.row, p.other, 2), "own: ", "input 1 is of another graph");
+    REFUSES(custom_of_many(p.row, NULL, 9), "own: ", "9 inputs");
+    REFUSES(wk_op_refuse(p.row, "mine: %d is odd", 3), "mine: 3 is odd");
+    cr_expect_null(wk_op_custom((struct wk_tensor *[]){NULL}, 1, &(struct wk_custom_op){0}));
+    cr_expect_null(wk_op_refuse(NULL, "nothing"));
 }
 
 /* Make a scope, then call. */

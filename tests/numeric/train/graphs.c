@@ -1,6 +1,9 @@
 #include "tests/numeric/train/graphs.h"
 
+#include <worker/custom_op.h>
 #include <worker/nn.h>
+
+#include "tests/docs/prelu.h"
 
 enum { SAMPLES = 64, SIDE = 8, PIXELS = SIDE * SIDE, PATCH = 2, KINDS = PATCH * PATCH };
 enum { LENGTH = 12, MASK = 15, VOCAB = 16 };
@@ -132,6 +135,23 @@ static struct wk_graph *residual(void)
     return g;
 }
 
+/* With an operation of the program's own, which has parameters. */
+static struct wk_graph *own_operation(void)
+{
+    struct wk_graph *g = wk_graph_new("own_operation");
+    struct wk_param quarter = {.init = WK_INIT_UNIFORM, .scale = 0.25};
+    struct wk_tensor *x = wk_op_reshape(pixels_of(g), WK_SHAPE(WK_SAMPLES, PIXELS));
+    for (int i = 0; i < LAYERS; i++) {
+        wk_graph_scope(g, "layer%d", i);
+        x = wk_layer_linear(x, "linear", WIDTH);
+        x = prelu(x, wk_graph_param(g, "slope", WK_SHAPE(WIDTH), &quarter));
+    }
+    wk_graph_block(g, "head");
+    x = wk_layer_linear(x, "head", KINDS);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, label_of(g), NULL), NULL);
+    return g;
+}
+
 /* What an image shows, with weights of its kinds, and the image again from a few numbers. */
 static struct wk_graph *two_losses(void)
 {
@@ -156,4 +176,5 @@ const struct graph_kind graph_kinds[GRAPH_KINDS] = {
     {"bert", bert, &text},
     {"residual", residual, &images},
     {"two losses", two_losses, &images},
+    {"own operation", own_operation, &images},
 };

@@ -11,9 +11,9 @@ struct graph_kind {
     const struct wk_row_options *rows;
 };
 
-/* A vision transformer, an encoder of masked text, a residual convolution with group norm, and a
- * trunk with two losses. */
-enum { GRAPH_KINDS = 4 };
+/* A vision transformer, an encoder of masked text, a residual convolution with group norm, a trunk
+ * with two losses, and layers with an operation of the program's own. */
+enum { GRAPH_KINDS = 5 };
 extern const struct graph_kind graph_kinds[GRAPH_KINDS];
 
 #endif

@@ -238,7 +238,8 @@ struct row {
 #function, misuse_##function, NULL                                                         \
     }
 static const char figure[] = "a figure, no code", collective[] = "only as its collective fails",
-                  earlier[] = "only as the work before it failed";
+                  earlier[] = "only as the work before it failed",
+                  pass[] = "its sentence is that of the pass: test_custom_op";
 
 static const struct row rows[] = {
     ROW(wk_open),
@@ -342,6 +343,7 @@ static const struct row rows[] = {
     ROW(wk_comm_axis),
     {"wk_wait", NULL, earlier},
     {"wk_save_wait", NULL, earlier}, /* test_saver, test_durable: the notice is the same sentence */
+    {"wk_op_fail", NULL, pass},
     {"wk_wait_for_all", NULL, collective},
     {"wk_main_first_begin", NULL, collective},
     {"wk_main_first_end", NULL, collective},
