@@ -74,7 +74,7 @@ const char *device_name(const struct device *device);
 const char *device_kernels(const struct device *device); /* whose it runs: "cpu" */
 /* Host code may read and write device memory between launches, as on the CPU. */
 bool device_host_reads(const struct device *device);
-int device_failure(const struct device *device, struct error *err); /* its code and sentence, or 0 */
+int device_failure(const struct device *device, struct error *err); /* its code, or 0 */
 
 /* Device memory of undefined content, or of zeros, aligned to DEVICE_ALIGN_BYTES; 0 bytes are
  * allowed. WK_ENOMEM leaves the device usable. Free with the same `bytes`; NULL is fine. */

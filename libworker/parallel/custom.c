@@ -13,6 +13,7 @@
 struct custom {
     struct wk_model model;
     const float **initial; /* [n_params] */
+    struct custom_place place;
 };
 
 /* The program's gradients are in the arena, unscaled and added to those of earlier passes, so there
@@ -84,6 +85,10 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
             return error_set(err, WK_EINVAL, "two buffers are called %s", buffer->name);
     if (buffer->narrow & ~(unsigned)(WK_TAKES_BF16 | WK_TAKES_F16 | WK_GIVES_FLOAT))
         return error_set(err, WK_EINVAL, "buffer %s: narrow is %#x", buffer->name, buffer->narrow);
+    int before = index ? model->params[index - 1].block : 0;
+    if (buffer->block != before && (buffer->block != before + 1 || !index))
+        return error_set(err, WK_EINVAL, "buffer %s: block %d after block %d; blocks are 0, 1, …",
+                         buffer->name, buffer->block, before);
     if (buffer->decay && buffer->no_decay)
         return error_set(err, WK_EINVAL, "buffer %s: both decay and no_decay are set",
                          buffer->name);
@@ -99,7 +104,7 @@ static int fill_param(struct wk_model *model, int index, const struct wk_buffer 
     }
     param->offset = (model->count + ALIGN - 1) / ALIGN * ALIGN;
     param->decay = !buffer->no_decay && (buffer->decay || buffer->dims > 1);
-    param->block = index;
+    param->block = buffer->block;
     param->init = PARAM_ZERO;
     model->count = param->offset + param->count;
     return 0;
@@ -120,7 +125,8 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
     model->kernels = kernel_cpu();
     model->params = calloc((size_t)n_buffers, sizeof(*model->params));
     custom->initial = calloc((size_t)n_buffers, sizeof(*custom->initial));
-    model->n_params = model->n_blocks = n_buffers;
+    model->n_params = n_buffers;
+    custom->place.block = -1;
     model->values = (struct model_values){custom_fill, NULL, custom};
     int rc = model->params && custom->initial ? 0 : WK_ENOMEM;
     for (int i = 0; i < n_buffers && !rc; i++) {
@@ -131,8 +137,41 @@ int wk_custom_new(const struct wk_buffer *buffers, int n_buffers, struct wk_mode
         custom_free(model);
         return err.code ? model_refuse(&err, ret_model) : model_refuse_memory(ret_model);
     }
+    model->n_blocks = 1 + model->params[n_buffers - 1].block;
     *ret_model = model;
     return 0;
+}
+
+bool custom_by_block(const struct wk_model *model)
+{
+    return model_is_custom(model) && model->n_blocks > 1;
+}
+
+struct custom_place custom_place(const struct wk_model *model)
+{
+    struct custom_place nowhere = {.block = -1};
+    return custom_by_block(model) ? ((const struct custom *)model)->place : nowhere;
+}
+
+bool custom_follows(const struct wk_model *model, struct custom_place to,
+                    struct custom_place *ret_next)
+{
+    struct custom_place at = custom_place(model), next = {.block = 0, .pass = MODEL_FORWARD};
+    int last = model->n_blocks - 1;
+    if (at.block >= 0 && at.pass == MODEL_BACKWARD)
+        next = (struct custom_place){.block = at.block - 1, .pass = MODEL_BACKWARD};
+    else if (at.block == last && to.pass == MODEL_BACKWARD)
+        next = (struct custom_place){.block = last, .pass = MODEL_BACKWARD};
+    else if (at.block != last)
+        next.block = at.block + 1;
+    *ret_next = next;
+    return to.block == next.block && to.pass == next.pass;
+}
+
+void custom_go(struct wk_model *model, struct custom_place to)
+{
+    if (custom_by_block(model))
+        ((struct custom *)model)->place = to;
 }
 
 static bool has(const struct wk_model *model, int index)
@@ -146,9 +185,25 @@ static bool shows(const struct wk_model *model, int index)
     return has(model, index) && (!model->queue || device_host_reads(queue_device(model->queue)));
 }
 
+/* Whether passes read the parameter now, and add to its gradient. */
+static bool is_read(const struct wk_model *model, int index)
+{
+    if (!shows(model, index) || !custom_by_block(model))
+        return shows(model, index);
+    struct custom_place at = custom_place(model);
+    int block = model->params[index].block;
+    return at.whole || (at.block >= 0 && (block == at.block || block == 0));
+}
+
+static bool is_added_to(const struct wk_model *model, int index)
+{
+    return is_read(model, index) &&
+           (!custom_by_block(model) || custom_place(model).pass == MODEL_BACKWARD);
+}
+
 float *wk_parameter_data(struct wk_model *model, int index)
 {
-    if (!shows(model, index))
+    if (!is_read(model, index))
         return NULL;
     const struct param *param = &model->params[index];
     return param->wide ? param->wide : param->data;
@@ -156,7 +211,7 @@ float *wk_parameter_data(struct wk_model *model, int index)
 
 float *wk_parameter_grad(struct wk_model *model, int index)
 {
-    return shows(model, index) ? model->params[index].grad : NULL;
+    return is_added_to(model, index) ? model->params[index].grad : NULL;
 }
 
 void custom_show_bound(struct wk_model *model)
@@ -179,10 +234,11 @@ enum wk_dtype wk_parameter_type(const struct wk_model *model, int index)
 
 const uint16_t *wk_parameter_low(struct wk_model *model, int index)
 {
-    return wk_parameter_type(model, index) == WK_F32 ? NULL : model->params[index].low;
+    bool reads = wk_parameter_type(model, index) != WK_F32 && is_read(model, index);
+    return reads ? model->params[index].low : NULL;
 }
 
 uint16_t *wk_parameter_low_grad(struct wk_model *model, int index)
 {
-    return has(model, index) ? model->params[index].low_grad : NULL;
+    return is_added_to(model, index) ? model->params[index].low_grad : NULL;
 }

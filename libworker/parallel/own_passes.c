@@ -111,6 +111,35 @@ void own_passes_hide(struct own_passes *own)
     own->shown = false;
 }
 
+/* Parameters of the block that passes read widened: widen them, or give their memory back. */
+static void turn_block(struct own_passes *own, int block, bool shows)
+{
+    size_t at = 0;
+    for (int i = 0; own->model && i < own->model->n_params; i++) {
+        struct param *param = &own->model->params[i];
+        size_t count = room_of(own, param).wide;
+        if (param->block == block && count && shows) {
+            param->wide = own->wide_pages.data + at;
+            own->model->kernels->widen(param->wide, own->type, param->low, param->count);
+        } else if (param->block == block && count) {
+            param->wide = NULL;
+            pages_drop(&own->wide_pages, at, count);
+        }
+        at += count;
+    }
+}
+
+void own_passes_show_block(struct own_passes *own, int block)
+{
+    turn_block(own, block, true);
+    own->shown = true;
+}
+
+void own_passes_hide_block(struct own_passes *own, int block)
+{
+    turn_block(own, block, false);
+}
+
 void own_passes_begin(struct own_passes *own)
 {
     if (own->model)

@@ -39,6 +39,10 @@ void own_passes_fini(struct own_passes *own); /* zeroed memory is allowed */
 void own_passes_show(struct own_passes *own);
 void own_passes_hide(struct own_passes *own);
 
+/* The same for one block, which is whole on this rank; own_passes_hide is for what is left. */
+void own_passes_show_block(struct own_passes *own, int block);
+void own_passes_hide_block(struct own_passes *own, int block);
+
 /* A pass begins; parameter `index` is final in it; all are. */
 void own_passes_begin(struct own_passes *own);
 void own_passes_take(struct own_passes *own, int index);

@@ -229,7 +229,7 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
     s->options.offload_params = options->offload && options->offload_params;
     s->model = model;
     s->numbers = numbers;
-    s->hooked = sharded_frees_params(s) && !model_is_custom(model);
+    s->hooked = sharded_frees_params(s) && (!model_is_custom(model) || custom_by_block(model));
     s->next = -1;
     s->factor = 1;
     int rc = sharded_init(s, err);

@@ -81,7 +81,7 @@ int sharded_gather(void *self, struct wk_comm *comm)
 int sharded_gather_own(void *self, struct wk_comm *comm)
 {
     struct sharded *s = self;
-    if (!sharded_frees_params(s))
+    if (!sharded_frees_params(s) || s->hooked)
         return 0;
     sharded_use(s, comm);
     return gather_every_unit(s);

@@ -182,7 +182,7 @@ int strategy_gather(struct strategy *st, struct wk_comm *comm)
 int strategy_gather_own(struct strategy *st, struct wk_comm *comm)
 {
     int rc = st->ops->gather_own(st->memory.self, comm);
-    if (!rc)
+    if (!rc && !st->model->hooks.before_block)
         own_passes_show(&st->own);
     return rc;
 }

@@ -96,7 +96,7 @@ void strategy_use(struct strategy *st, struct wk_comm *comm);
 int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err);
 
 /* The master of all parameters in their `data`, until the next step; and what passes of the
- * program's own read. Collective. */
+ * program's own read, unless they enter blocks. Collective. */
 int strategy_gather(struct strategy *st, struct wk_comm *comm);
 int strategy_gather_own(struct strategy *st, struct wk_comm *comm);
 

@@ -53,6 +53,30 @@ void strategy_ready(struct strategy *st, int index)
     st->ops->ready(st->memory.self, index);
 }
 
+/* Without, all of the model is there from a pass' begin on. */
+static bool gathers_by_block(const struct strategy *st)
+{
+    return st->model->hooks.before_block;
+}
+
+int strategy_enter_block(struct strategy *st, int block, enum model_pass pass, struct error *err)
+{
+    int rc = model_enter(st->model, block, pass, err);
+    if (!rc && gathers_by_block(st))
+        own_passes_show_block(&st->own, block);
+    return rc;
+}
+
+int strategy_leave_block(struct strategy *st, int block, enum model_pass pass, struct error *err)
+{
+    struct model_block in = model_block(st->model, block);
+    for (int i = in.first + in.n_params - 1; i >= in.first && pass == MODEL_BACKWARD; i--)
+        strategy_ready(st, i);
+    if (gathers_by_block(st) && block > 0)
+        own_passes_hide_block(&st->own, block);
+    return model_leave(st->model, block, pass, err);
+}
+
 void strategy_flush(struct strategy *st)
 {
     set_phase(st, STRATEGY_FLUSHED);

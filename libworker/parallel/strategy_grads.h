@@ -27,6 +27,12 @@ void strategy_ready(struct strategy *st, int index);
 void strategy_flush(struct strategy *st);
 int strategy_finish(struct strategy *st, struct error *err);
 
+/* Blocks of a program's own passes (wk_enter_block), where it is leaving one and entering another.
+ * Backward, parameters of a block that is left are announced, those of block 0 by the last leave.
+ * Collective where gathers are by block. */
+int strategy_enter_block(struct strategy *st, int block, enum model_pass pass, struct error *err);
+int strategy_leave_block(struct strategy *st, int block, enum model_pass pass, struct error *err);
+
 /* In a window's last pass, before its flush: this rank's numbers, at most STEP_NUMBERS_MAX.
  * After its finish: their sums over the ranks, in the same order, until strategy_clear. */
 void strategy_say(struct strategy *st, const float *numbers, int count);

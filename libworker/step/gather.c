@@ -15,6 +15,7 @@ void unit_gather_own(struct unit *unit)
     int rc = can_gather(ctx) ? strategy_gather_own(&unit->strategy, ctx->group.comm) : 0;
     if (rc)
         (void)context_break(ctx, rc);
+    custom_go(unit->model, (struct custom_place){.block = -1});
     custom_show_bound(unit->model);
 }
 

@@ -3,6 +3,7 @@
 #include "libworker/nn/outputs.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/strategy_grads.h"
+#include "libworker/step/blocks.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
 #include "libworker/step/gather.h"
@@ -131,6 +132,7 @@ int wk_gather_parameters(struct wk_model *model)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_gather_parameters");
     int rc = unit_gather_master(unit);
     strategy_show_master(&unit->strategy);
+    custom_go(model, (struct custom_place){.block = -1, .whole = true});
     custom_show_bound(model);
     return rc;
 }
@@ -168,7 +170,7 @@ int wk_grad_ready(struct wk_model *model, int index)
         return context_refuse(unit->ctx, WK_EINVAL,
                               "wk_grad_ready of parameter %d: the model's are 0 to %d", index,
                               model->n_params - 1);
-    if (!context_trains(unit->ctx))
+    if (!context_trains(unit->ctx) || custom_by_block(model))
         return unit->ctx->failure.sticky.code;
     if (!unit->begun && window_begin_pass(unit))
         return unit->ctx->failure.sticky.code;
@@ -184,14 +186,15 @@ int wk_backward(struct wk_model *model)
     if (!unit)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_backward");
     struct wk_context *ctx = unit->ctx;
-    if (!context_trains(ctx))
+    if (!context_trains(ctx) || (!unit->begun && window_begin_pass(unit))) {
+        unit_blocks_forget(unit);
         return ctx->failure.sticky.code;
-    if (!unit->begun && window_begin_pass(unit))
-        return ctx->failure.sticky.code;
+    }
     unit->begun = false;
     bool empty = !model_is_custom(model) && model->batch.samples == 0;
     profile_begin(&ctx->reports.profile, PROFILE_BACKWARD);
-    int rc = model_is_custom(model) ? 0 : model_backward(model, mixed_scale(unit), &err);
+    int rc = model_is_custom(model) ? unit_blocks_end(unit, &err)
+                                    : model_backward(model, mixed_scale(unit), &err);
     if (!rc && empty)
         rc = strategy_empty_pass(&unit->strategy, MODEL_BACKWARD, &err);
     profile_end(&ctx->reports.profile);

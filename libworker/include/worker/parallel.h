@@ -54,6 +54,7 @@ struct wk_buffer {
     bool decay;      /* weight decay applies although it has one dimension; always with more */
     unsigned narrow; /* 0: passes read and write floats under every mixed_precision */
     bool no_decay;   /* no weight decay although it has two dimensions or more; not with `decay` */
+    int block;       /* wk_enter_block; that of the buffer before or one more, from 0 on */
 };
 
 /* WK_EINVAL (wk_last_error(NULL) has the reason), WK_ENOMEM. `buffers` are read only during the
@@ -64,7 +65,8 @@ WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
 /* Address of parameter `index` or of its gradient, for the passes of one step: valid until wk_step,
  * wk_gather_parameters, wk_next or wk_join. A gang of another size may cut the model again and move
  * it, so ask in each pass. wk_gather_parameters explains what is readable when. NULL before
- * wk_prepare, out of range and for NULL, so an object that could not be made needs no check. */
+ * wk_prepare, out of range, outside of the block that passes are in (wk_enter_block) and for NULL,
+ * so an object that could not be made needs no check. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 
@@ -76,6 +78,34 @@ WK_API float *wk_parameter_grad(struct wk_model *model, int index);
  * wk_close. NULL skips that array; both NULL end the binding. WK_EINVAL if the model is NULL.
  */
 WK_API int wk_bind_parameters(struct wk_model *model, float **data, float **grads);
+
+/* Passes by block. Where buffers are of several blocks, strategy fsdp has only the parameters of a
+ * few blocks in memory at a time, as with a model of ours. The passes then enter each block before
+ * they use it, which leaves the one before:
+ *
+ *       for (int i = 0; i < blocks; i++) {         forward, as often as there are forward passes
+ *           wk_enter_block(model, WK_FORWARD, i);
+ *           x = block_forward(i, x);
+ *       }
+ *       for (int i = blocks - 1; i >= 0; i--) {
+ *           wk_enter_block(model, WK_BACKWARD, i);
+ *           dx = block_backward(i, dx);
+ *       }
+ *       wk_backward(model);
+ *
+ * In a block its own parameters are readable and those of block 0, which an embedding tied to a
+ * head needs; backward, their gradients are added to. The addresses of all others are NULL under
+ * every strategy, so that a mistake shows in one process. Leaving a block backward announces its
+ * gradients, and wk_grad_ready has no effect.
+ *
+ * All ranks enter all blocks in this order, also for a share of no samples. In a training pass
+ * without data a rank may enter none and call wk_backward alone. In a generation that is over the
+ * calls have no effect but for the addresses, and parameters may be read as zeros.
+ *
+ * WK_EINVAL for a model without blocks or one of ours, WK_ESTATE before wk_prepare. Another order
+ * is WK_ESTATE and ends the training. Else the failure of the collective. */
+enum wk_pass { WK_FORWARD, WK_BACKWARD };
+WK_API int wk_enter_block(struct wk_model *model, enum wk_pass pass, int block);
 
 /* Declare that this model's passes return loss and gradients as means over this rank's share, as
  * llm.c's and torch's losses are. libworker then weights each pass by the share of the batch that
@@ -196,7 +226,7 @@ WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient
  * - A pass without effect (a rank was lost, or the world changed inside wk_join) gathers nothing
  *   and returns 0: ask wk_step_taken first.
  * - For a custom model in the middle of a step: ask wk_parameter_data again afterwards, because
- *   earlier it returned where passes read.
+ *   earlier it returned where passes read. Passes by block begin again after it.
  */
 WK_API int wk_gather_parameters(struct wk_model *model);
 

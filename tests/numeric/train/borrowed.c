@@ -12,10 +12,10 @@
 enum { PARAMS_MAX = 64 };
 
 void borrowed_init(struct borrowed *b, const struct wk_gpt_config *config, uint64_t seed,
-                   unsigned narrow)
+                   unsigned narrow, bool by_block)
 {
     struct wk_buffer buffers[PARAMS_MAX];
-    *b = (struct borrowed){.how = BORROWED_PLAIN};
+    *b = (struct borrowed){.how = BORROWED_PLAIN, .by_block = by_block};
     CHECK(wk_gpt_new(config, &b->code) == 0);
     b->params = calloc(b->code->count, sizeof(*b->params));
     b->grads = calloc(b->code->count, sizeof(*b->grads));
@@ -27,7 +27,8 @@ void borrowed_init(struct borrowed *b, const struct wk_gpt_config *config, uint6
                                         .dims = param->dims,
                                         .initial = param->data,
                                         .decay = param->decay,
-                                        .narrow = param->dims > 1 ? narrow : 0};
+                                        .narrow = param->dims > 1 ? narrow : 0,
+                                        .block = by_block ? param->block : 0};
         memcpy(buffers[i].shape, param->shape, sizeof(buffers[i].shape));
     }
     CHECK(wk_custom_new(buffers, b->code->n_params, &b->custom) == 0);
@@ -46,27 +47,61 @@ static enum wk_format format_of(enum wk_dtype type)
     return type == WK_BF16 ? WK_FORMAT_BF16 : WK_FORMAT_F16;
 }
 
-/* Where this pass reads the parameters and adds to their gradients. */
-static void lead(struct borrowed *b)
+/* Where this pass reads parameter `index` and adds to its gradient. By block, addresses are NULL
+ * outside of their block. */
+static void lead_param(struct borrowed *b, int index)
+{
+    struct param *param = &b->code->params[index];
+    enum wk_dtype type = wk_parameter_type(b->custom, index);
+    bool given_float =
+        !wk_parameter_low_grad(b->custom, index) && (type == WK_F32 || b->how != BORROWED_ROUNDS);
+    param->data = wk_parameter_data(b->custom, index);
+    param->low = wk_parameter_low(b->custom, index);
+    param->grad = given_float ? wk_parameter_grad(b->custom, index) : b->grads + param->offset;
+    if (param->low && b->how == BORROWED_WIDENS) {
+        param->data = b->params + param->offset;
+        wk_widen(param->data, format_of(type), param->low, param->count);
+    }
+}
+
+static void lead_all(struct borrowed *b)
+{
+    for (int i = 0; i < b->code->n_params; i++)
+        lead_param(b, i);
+}
+
+/* The type that the passes compute in, before they are led. */
+static void set_compute(struct borrowed *b)
 {
     enum wk_dtype all = WK_F32;
     for (int i = 0; i < b->code->n_params; i++) {
-        struct param *param = &b->code->params[i];
         enum wk_dtype type = wk_parameter_type(b->custom, i);
-        bool given_float =
-            !wk_parameter_low_grad(b->custom, i) && (type == WK_F32 || b->how != BORROWED_ROUNDS);
-        param->data = wk_parameter_data(b->custom, i);
-        param->grad = given_float ? wk_parameter_grad(b->custom, i) : b->grads + param->offset;
-        if (type != WK_F32 && b->how == BORROWED_WIDENS) {
-            param->data = b->params + param->offset;
-            wk_widen(param->data, format_of(type), wk_parameter_low(b->custom, i), param->count);
-        } else if (type != WK_F32) {
+        if (type != WK_F32 && b->how != BORROWED_WIDENS)
             all = type;
-        }
     }
     CHECK(model_set_compute(b->code, all, NULL, NULL) == 0);
-    for (int i = 0; i < b->code->n_params; i++)
-        b->code->params[i].low = wk_parameter_low(b->custom, i);
+}
+
+/* A tied head enters block 0 inside the last block. */
+static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
+{
+    struct borrowed *b = arg;
+    (void)err;
+    if (b->depth++)
+        return 0;
+    CHECK(wk_enter_block(b->custom, pass == MODEL_FORWARD ? WK_FORWARD : WK_BACKWARD, block) == 0);
+    lead_all(b);
+    return 0;
+}
+
+static int after_block(void *arg, int block, enum model_pass pass, struct error *err)
+{
+    struct borrowed *b = arg;
+    (void)block;
+    (void)pass;
+    (void)err;
+    b->depth--;
+    return 0;
 }
 
 static void round_as(enum wk_dtype type, float *x, size_t count)
@@ -109,9 +144,13 @@ void borrowed_passes(struct borrowed *b, const struct wk_batch *batch)
 {
     struct error err = {0};
     double loss;
-    if (!wk_parameter_grad(b->custom, 0))
+    if (!b->by_block && !wk_parameter_grad(b->custom, 0))
         return; /* between generations */
-    lead(b);
+    set_compute(b);
+    if (b->by_block)
+        b->code->hooks = (struct model_hooks){before_block, after_block, b};
+    else
+        lead_all(b);
     b->code->grad_ready = announced;
     b->code->grad_ready_arg = b;
     CHECK(model_forward(b->code, batch, &loss, &err) == 0);

@@ -21,12 +21,14 @@ struct borrowed {
     struct wk_model *code;   /* whose passes they are; with arenas of its own */
     float *params, *grads;
     enum borrowed_how how;
+    bool by_block; /* its passes enter the blocks of the GPT */
+    int depth;
 };
 
 /* A GPT's passes, with the initial values that this seed gives; every buffer is `narrow` (0 for its
  * vectors, as models of ours have them). */
 void borrowed_init(struct borrowed *b, const struct wk_gpt_config *config, uint64_t seed,
-                   unsigned narrow);
+                   unsigned narrow, bool by_block);
 void borrowed_fini(
     struct borrowed *b); /* the custom model is the caller's; zeroed memory is fine */
 

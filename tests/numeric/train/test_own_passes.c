@@ -206,6 +206,25 @@ static void replicas_and_hooks(void)
     }
 }
 
+/* Kinds of buffers differ in what fsdp does with a block. */
+static void by_block(struct variant v)
+{
+    static const unsigned narrow[] = {TAKES_BOTH | WK_GIVES_FLOAT, TAKES_BOTH, 0};
+    bool all = v.precision[0] != 'n' && v.strategy == strategies[3];
+    for (int k = 0; k < (all ? 3 : 1); k++) {
+        struct variant whole = borrowing(v, narrow[k], BORROWED_PLAIN), blocks = whole;
+        blocks.by_block = true;
+        same(&whole, &blocks);
+    }
+}
+
+static void passes_by_block_have_the_same_bits(void)
+{
+    static const char *const all[] = {"no", "bf16", "fp16"};
+    for (int p = 0; p < 3; p++)
+        everywhere((struct variant){.precision = all[p], .no_clip = true}, by_block);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -217,6 +236,7 @@ int main(int argc, char **argv)
         CHECK_CASE(programs_train_as_one_process),
         CHECK_CASE(kinds_differ_where_they_should),
         CHECK_CASE(replicas_and_hooks),
+        CHECK_CASE(passes_by_block_have_the_same_bits),
         {0},
     };
     return check_all(cases, argc, argv);

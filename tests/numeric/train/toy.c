@@ -105,7 +105,7 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     };
     uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
     if (toy->borrowed)
-        borrowed_init(&o->borrowed, &gpt, seed, toy->narrow);
+        borrowed_init(&o->borrowed, &gpt, seed, toy->narrow, toy->by_block);
     o->borrowed.how = toy->how;
     o->model = o->borrowed.custom;
     if (toy->custom)

@@ -21,6 +21,7 @@ struct toy {
     bool custom;        /* a linear model with the program's own passes instead of the GPT */
     bool borrowed;      /* the GPT as a custom model; how its passes go about it: */
     enum borrowed_how how;
+    bool by_block;                      /* its passes enter blocks */
     unsigned narrow;                    /* of a custom model's buffers */
     struct wk_graph *(*graph)(void);    /* builds the model instead of the GPT */
     const struct wk_row_options *rows;  /* its samples instead of the text */

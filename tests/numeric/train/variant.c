@@ -19,6 +19,7 @@ static void configure(struct toy *toy, const struct variant *v)
     toy->borrowed = v->borrowed;
     toy->narrow = v->narrow;
     toy->how = v->how;
+    toy->by_block = v->by_block;
     toy->graph = v->graph;
     toy->rows = v->rows;
     toy->muon = v->muon;

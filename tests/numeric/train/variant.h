@@ -18,6 +18,7 @@ struct variant {
     bool custom, borrowed, no_clip, muon;
     unsigned narrow; /* toy.h */
     enum borrowed_how how;
+    bool by_block;                   /* toy.h */
     struct wk_graph *(*graph)(void); /* toy.h */
     const struct wk_row_options *rows;
     bool gathers; /* all parameters after every step */

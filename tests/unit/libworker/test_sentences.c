@@ -105,6 +105,7 @@ MISUSE(wk_optimizer_new,
 MISUSE(wk_optimizer_over, wk_optimizer_over(s->small.optimizer, NULL))
 MISUSE(wk_scheduler_new, wk_scheduler_new(NULL, NULL, &s->scheduler))
 MISUSE(wk_grad_ready, prepared(s) ? 0 : wk_grad_ready(s->small.model, 10000))
+MISUSE(wk_enter_block, prepared(s) ? 0 : wk_enter_block(s->small.model, WK_FORWARD, 0))
 MISUSE(wk_no_sync, wk_no_sync(s->small.model, true))
 MISUSE(wk_bind_parameters, wk_bind_parameters(NULL, NULL, NULL))
 MISUSE(wk_mean_of_share, wk_mean_of_share(s->small.model, true))
@@ -293,6 +294,7 @@ static const struct row rows[] = {
     ROW(wk_optimizer_group),
     ROW(wk_scheduler_new),
     ROW(wk_grad_ready),
+    ROW(wk_enter_block),
     ROW(wk_no_sync),
     ROW(wk_bind_parameters),
     ROW(wk_mean_of_share),
