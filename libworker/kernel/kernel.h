@@ -182,6 +182,7 @@ struct kernel_table {
     void (*softmax_causal_backward)(const struct kernel_causal *causal, float *dprobs,
                                     const float *probs);
     const struct attention_kernels *attention; /* in tiles: kernel/attention.h */
+    const struct curve_kernels *curves;        /* functions of one element: kernel/curves.h */
 
     /* In place: logits become probabilities; returns the rows' losses summed. */
     double (*cross_entropy_forward)(const struct kernel_entropy *entropy, float *logits);

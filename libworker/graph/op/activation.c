@@ -1,43 +1,10 @@
-/* Activations that are a formula of one element. NaN stays NaN; at minus infinity SiLU and GELU are
- * 0, as the table's kernels have it. */
-#include <math.h>
-
+/* Activations that are a formula of one element, by the table's curves. NaN stays NaN. */
 #include "libworker/graph/op/unary.h"
+#include "libworker/kernel/curves.h"
 
-static const float SILU_EDGE = 88; /* beyond it the sigmoid is 0 or 1 in float */
-static const float GELU_EDGE = 15;
-static const float ROOT_HALF = 0.70710678118654752f;
-static const float ROOT_TWO_PI_INVERSE = 0.39894228040143268f;
-
-static float within(float x, float edge)
+static const struct curve_kernels *curves_of(const struct op_call *call)
 {
-    x = x < -edge ? -edge : x;
-    return x > edge ? edge : x;
-}
-
-static float silu_of(float x)
-{
-    float v = x < -SILU_EDGE ? -SILU_EDGE : x;
-    return v / (1 + expf(-v));
-}
-
-static float silu_slope_of(float x)
-{
-    float v = within(x, SILU_EDGE), s = 1 / (1 + expf(-v));
-    return s * (1 + v * (1 - s));
-}
-
-/* Of the complement, so that nothing cancels far to the left. */
-static float gelu_erf_of(float x)
-{
-    float v = x < -GELU_EDGE ? -GELU_EDGE : x;
-    return 0.5f * v * erfcf(-v * ROOT_HALF);
-}
-
-static float gelu_erf_slope_of(float x)
-{
-    float v = within(x, GELU_EDGE);
-    return 0.5f * erfcf(-v * ROOT_HALF) + v * ROOT_TWO_PI_INVERSE * expf(-0.5f * v * v);
+    return call->pass->kernels->curves;
 }
 
 static void activation_cost(const struct op_call *call, bool backward, struct op_cost *ret)
@@ -89,9 +56,7 @@ struct wk_tensor *wk_op_relu(struct wk_tensor *x)
 
 static void tanh_tile(const struct op_call *call, float *out, const float *x, int64_t n)
 {
-    (void)call;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = tanhf(x[i]);
+    curves_of(call)->tanh(out, x, (size_t)n);
 }
 
 static void tanh_slope(const struct op_call *call, const struct unary_slope *s)
@@ -126,9 +91,7 @@ struct wk_tensor *wk_op_tanh(struct wk_tensor *x)
 
 static void sigmoid_tile(const struct op_call *call, float *out, const float *x, int64_t n)
 {
-    (void)call;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = 1 / (1 + expf(-x[i]));
+    curves_of(call)->sigmoid(out, x, (size_t)n);
 }
 
 static void sigmoid_slope(const struct op_call *call, const struct unary_slope *s)
@@ -163,16 +126,12 @@ struct wk_tensor *wk_op_sigmoid(struct wk_tensor *x)
 
 static void silu_tile(const struct op_call *call, float *out, const float *x, int64_t n)
 {
-    (void)call;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = silu_of(x[i]);
+    curves_of(call)->silu(out, x, (size_t)n);
 }
 
 static void silu_slope(const struct op_call *call, const struct unary_slope *s)
 {
-    (void)call;
-    for (int64_t i = 0; i < s->n; i++)
-        s->dx[i] = s->dout[i] * silu_slope_of(s->kept[i]);
+    curves_of(call)->silu_slope(s->dx, s->kept, s->dout, (size_t)s->n);
 }
 
 static void silu_forward(const struct op_call *call)
@@ -200,16 +159,12 @@ struct wk_tensor *wk_op_silu(struct wk_tensor *x)
 
 static void gelu_erf_tile(const struct op_call *call, float *out, const float *x, int64_t n)
 {
-    (void)call;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = gelu_erf_of(x[i]);
+    curves_of(call)->gelu_erf(out, x, (size_t)n);
 }
 
 static void gelu_erf_slope(const struct op_call *call, const struct unary_slope *s)
 {
-    (void)call;
-    for (int64_t i = 0; i < s->n; i++)
-        s->dx[i] = s->dout[i] * gelu_erf_slope_of(s->kept[i]);
+    curves_of(call)->gelu_erf_slope(s->dx, s->kept, s->dout, (size_t)s->n);
 }
 
 static void gelu_erf_forward(const struct op_call *call)

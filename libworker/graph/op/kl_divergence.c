@@ -1,11 +1,10 @@
 /* The divergence of a student's softmax from a teacher's: sum of p (log p - log q) over the last
- * dimension, in double, a row at a time. */
-#include <math.h>
-
+ * dimension, by the table's curves, a row at a time. */
 #include "libworker/graph/op/axis.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
+#include "libworker/kernel/curves.h"
 
 enum { STUDENT = 0, TEACHER = 1 };
 
@@ -14,46 +13,33 @@ static int64_t classes_of(const struct op_call *call)
     return call->in[STUDENT].shape[call->in[STUDENT].dims - 1];
 }
 
-/* log(sum of exp(x)) of at least one class, from the largest, which no power exceeds. */
-static double log_sum(const float *x, int64_t classes)
-{
-    double most = (double)x[0];
-    for (int64_t i = 1; i < classes; i++)
-        most = (double)x[i] > most ? (double)x[i] : most;
-    double sum = exp((double)x[0] - most);
-    for (int64_t i = 1; i < classes; i++)
-        sum += exp((double)x[i] - most);
-    return most + log(sum);
-}
-
-/* A class without any chance adds nothing. */
-static double row_forward(const float *student, const float *teacher, int64_t classes)
-{
-    double q = log_sum(student, classes), p = log_sum(teacher, classes), sum = 0;
-    for (int64_t i = 0; i < classes; i++) {
-        double log_p = (double)teacher[i] - p, share = exp(log_p);
-        if (share != 0)
-            sum += share * (log_p - ((double)student[i] - q));
-    }
-    return sum;
-}
-
 static size_t kl_divergence_scratch(const struct op_call *call, bool backward)
 {
     (void)backward;
     return 3 * (size_t)classes_of(call) * sizeof(float);
 }
 
+/* A row of both in float: in place, or in the scratch memory, which has a third row for a gradient.
+ */
+static struct kernel_divergence row_at(const struct op_call *call, int64_t row)
+{
+    const struct kernel_table *k = call->pass->kernels;
+    int64_t classes = classes_of(call), at = row * classes;
+    float *student = call->scratch, *teacher = student + classes;
+    return (struct kernel_divergence){
+        .classes = classes,
+        .student = tile_read(k, &call->in[STUDENT], at, classes, student),
+        .teacher = tile_read(k, &call->in[TEACHER], at, classes, teacher),
+    };
+}
+
 static void kl_divergence_forward(const struct op_call *call)
 {
     const struct kernel_table *k = call->pass->kernels;
-    int64_t classes = classes_of(call);
-    float *student_room = call->scratch, *teacher_room = student_room + classes;
     for (int64_t r = 0; r < call->out[0].count; r++) {
-        const float *student = tile_read(k, &call->in[STUDENT], r * classes, classes, student_room);
-        const float *teacher = tile_read(k, &call->in[TEACHER], r * classes, classes, teacher_room);
+        struct kernel_divergence row = row_at(call, r);
         float room, *loss = tile_target(&call->out[0], r, &room);
-        *loss = (float)row_forward(student, teacher, classes);
+        *loss = (float)k->curves->divergence(&row);
         tile_store(k, &call->out[0], r, 1, loss);
     }
 }
@@ -63,18 +49,14 @@ static void kl_divergence_backward(const struct op_call *call)
 {
     const struct kernel_table *k = call->pass->kernels;
     const struct op_tensor *d = &call->d_in[STUDENT];
+    const float *dout = call->d_out.data;
     int64_t classes = classes_of(call);
-    float *student_room = call->scratch, *teacher_room = student_room + classes;
+    float *room = (float *)call->scratch + 2 * classes;
     for (int64_t r = 0; d->data && r < call->out[0].count; r++) {
-        int64_t at = r * classes;
-        const float *student = tile_read(k, &call->in[STUDENT], at, classes, student_room);
-        const float *teacher = tile_read(k, &call->in[TEACHER], at, classes, teacher_room);
-        float *to = tile_target(d, at, teacher_room + classes);
-        double q = log_sum(student, classes), p = log_sum(teacher, classes);
-        double dout = (double)((const float *)call->d_out.data)[r];
-        for (int64_t i = 0; i < classes; i++)
-            to[i] = (float)(dout * (exp((double)student[i] - q) - exp((double)teacher[i] - p)));
-        tile_store(k, d, at, classes, to);
+        struct kernel_divergence row = row_at(call, r);
+        float *to = tile_target(d, r * classes, room);
+        k->curves->divergence_slope(&row, dout[r], to);
+        tile_store(k, d, r * classes, classes, to);
     }
 }
 

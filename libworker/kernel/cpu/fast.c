@@ -17,6 +17,7 @@
 #include "libworker/kernel/cpu/attention_tiles.h"
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
+#include "libworker/kernel/cpu/curves.h"
 #include "libworker/kernel/cpu/fast_layers.h"
 #include "libworker/kernel/cpu/fast_math.h"
 #include "libworker/kernel/cpu/fast_stream.h"
@@ -320,27 +321,6 @@ static float exponentials(float *row, int64_t count, float factor, float max)
     return sum;
 }
 
-/* Lanes by hand: clang does not vectorize a maximum, as it might meet NaN. One hides here, but
- * shows in the exponentials.
- */
-static float row_max(const float *row, int64_t count)
-{
-    enum { LANES = 16 };
-    float lanes[LANES];
-    for (int64_t j = 0; j < LANES; j++)
-        lanes[j] = row[j < count ? j : 0];
-    int64_t i = LANES;
-    for (; i + LANES <= count; i += LANES) {
-        for (int64_t j = 0; j < LANES; j++)
-            lanes[j] = row[i + j] > lanes[j] ? row[i + j] : lanes[j];
-    }
-    for (; i < count; i++)
-        lanes[0] = row[i] > lanes[0] ? row[i] : lanes[0];
-    for (int64_t j = 1; j < LANES; j++)
-        lanes[0] = lanes[j] > lanes[0] ? lanes[j] : lanes[0];
-    return lanes[0];
-}
-
 /* Entries that row r sees. */
 static int64_t seen_by(const struct kernel_causal *c, int64_t r)
 {
@@ -352,7 +332,7 @@ static void softmax_causal(const struct kernel_causal *c, float *scores)
     for (int64_t r = 0; r < c->rows; r++) {
         float *row = scores + r * c->ld;
         int64_t seen = seen_by(c, r);
-        float inverse = 1.0f / exponentials(row, seen, c->scale, row_max(row, seen));
+        float inverse = 1.0f / exponentials(row, seen, c->scale, fast_row_max(row, seen));
         for (int64_t i = 0; i < seen; i++)
             row[i] *= inverse;
         memset(row + seen, 0, (size_t)(c->cols - seen) * sizeof(*row));
@@ -384,7 +364,7 @@ static double cross_entropy_forward(const struct kernel_entropy *e, float *logit
     for (int64_t r = 0; r < e->rows; r++) {
         float *row = logits + r * vocab;
         int32_t target = e->targets[r];
-        float chosen = target < 0 ? 0.0f : row[target], max = row_max(row, vocab), total = 0;
+        float chosen = target < 0 ? 0.0f : row[target], max = fast_row_max(row, vocab), total = 0;
         if (e->smoothing > 0) {
 #pragma omp simd reduction(+ : total)
             for (int64_t i = 0; i < vocab; i++)
@@ -463,6 +443,7 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .softmax_causal = softmax_causal,
     .softmax_causal_backward = softmax_causal_backward,
     .attention = &KERNEL_FAST_ATTENTION,
+    .curves = &KERNEL_FAST_CURVES,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,

@@ -74,16 +74,14 @@ static void rope(const struct kernel_rope *o, float *x)
     }
 }
 
-static const float SILU_LOWEST = -88.6f, SILU_HIGHEST = 87.0f;
-
 static void swiglu_forward(float *out, const float *x, int64_t rows, int64_t inner)
 {
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict gate = x + r * 2 * inner;
         float *restrict y = out + r * inner;
         for (int64_t i = 0; i < inner; i++) {
-            float v = fast_at_least(gate[i], SILU_LOWEST);
-            y[i] = v * fast_sigmoid(fast_at_most(v, SILU_HIGHEST)).value * gate[inner + i];
+            float v = fast_at_least(gate[i], FAST_SILU_LOWEST);
+            y[i] = v * fast_sigmoid(fast_at_most(v, FAST_SILU_HIGHEST)).value * gate[inner + i];
         }
     }
 }
@@ -97,7 +95,8 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
         float *restrict dgate = dx + r * 2 * inner;
         float *restrict dup = dgate + inner;
         for (int64_t i = 0; i < inner; i++) {
-            float v = fast_at_least(gate[i], SILU_LOWEST), u = fast_at_most(v, SILU_HIGHEST);
+            float v = fast_at_least(gate[i], FAST_SILU_LOWEST);
+            float u = fast_at_most(v, FAST_SILU_HIGHEST);
             struct fast_sigmoid s = fast_sigmoid(u);
             float slope = s.value * (1.0f + u * s.rest);
             dgate[i] = d[i] * gate[inner + i] * slope;

@@ -5,6 +5,7 @@
 
 #include "libworker/kernel/cpu/attention_tiles.h"
 #include "libworker/kernel/cpu/cpu.h"
+#include "libworker/kernel/cpu/curves.h"
 #include "libworker/precision/half.h"
 #include "libworker/precision/noise.h"
 
@@ -509,6 +510,7 @@ static const struct kernel_table reference = {
     .softmax_causal = softmax_causal,
     .softmax_causal_backward = softmax_causal_backward,
     .attention = &attention_reference,
+    .curves = &curves_reference,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
     .embedding_forward = embedding_forward,
