@@ -78,10 +78,10 @@ struct kernel_entropy {
     float smoothing;
 };
 
-/* Windows of an image [channels, height, width] as rows: [out_height * out_width, channels * kernel
- * * kernel], zeros outside the image. */
+/* Windows of an image [channels, height, width] side by side: [channels * kernel * kernel,
+ * out_height * out_width] with rows `ld` apart. Zeros outside the image. */
 struct kernel_windows {
-    int64_t channels, height, width, kernel, stride, padding;
+    int64_t channels, height, width, kernel, stride, padding, ld;
 };
 
 /* What an optimizer's kernel works on, all [count]. */
@@ -199,9 +199,9 @@ struct kernel_table {
     void (*embedding_backward)(float *dtable, float *dpositions, const int32_t *index,
                                const float *dout, const int64_t size[3]);
 
-    /* rows from image; backward, image += rows at the same places. */
-    void (*windows_forward)(const struct kernel_windows *windows, float *rows, const float *image);
-    void (*windows_backward)(const struct kernel_windows *windows, float *image, const float *rows);
+    /* cols from image; backward, image += cols at the same places, of which others may change. */
+    void (*windows_forward)(const struct kernel_windows *windows, float *cols, const float *image);
+    void (*windows_backward)(const struct kernel_windows *windows, float *image, float *cols);
 
     void (*adamw)(const struct kernel_adamw *adamw, const struct kernel_update *update);
     void (*sgd)(const struct kernel_sgd *sgd, const struct kernel_update *update);

@@ -1,4 +1,4 @@
-/* Two-dimensional convolution as a product: windows of the image become rows (im2col). Images are
+/* Two-dimensional convolution as a product: windows of the image side by side (im2col). Images are
  * [samples, channels, height, width], weights [out, channels, kernel, kernel], as torch's. FLOP: 2
  * samples out height' width' channels kernel^2 forward, twice that backward.
  */
@@ -15,7 +15,7 @@ struct conv {
     int64_t samples, out;
     const float *weight, *bias; /* [out, channels * kernel^2], [out] or NULL */
     float *dweight, *dbias;     /* the same shapes */
-    float *rows;                /* scratch: [conv_places, channels * kernel^2] */
+    float *rows;                /* scratch: [channels * kernel^2, conv_places] */
 };
 
 /* Places of the output of one sample: its height times its width. 0 when the image is too small. */

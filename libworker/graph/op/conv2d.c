@@ -1,6 +1,9 @@
-/* Two-dimensional convolution as products: the windows of a sample's image become rows (im2col), a
- * group of channels at a time. Inputs: x[samples, channels, height, width], weight[out, channels /
- * groups, kernel, kernel], bias[out] or NULL. */
+/* Two-dimensional convolution as products: windows of images side by side (im2col), a group of
+ * channels at a time, several samples at once where images are small. Inputs: x[samples, channels,
+ * height, width], weight[out, channels / groups, kernel, kernel], bias[out] or NULL.
+ *
+ * Order of sums: an element of the result and of x's gradient is its sample's alone, whatever is
+ * multiplied at once. Gradients of weights are summed within what is multiplied at once first. */
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/factor.h"
 #include "libworker/graph/op/room.h"
@@ -8,20 +11,29 @@
 #include "libworker/graph/op/tile.h"
 
 enum { IMAGE = 0, WEIGHT = 1, BIAS = 2 };
+enum { WINDOWS_MAX = 1 << 18 }; /* elements at once, if that is a sample or more: 1 MiB of floats */
 
 /* A call's sizes; elements of one sample. */
 struct conv2d {
     struct kernel_windows windows; /* of a group */
     int64_t groups, out;           /* out: channels of the result in a group */
     int64_t places, length;        /* windows, and elements of each */
-    int64_t image, result;
+    int64_t image, result;         /* of a group */
+    int64_t at_once;               /* samples */
 };
 
-/* What a call has in its scratch memory: for one sample, the windows of one group. */
+/* What a call has in its scratch memory, for a group of `at_once` samples. */
 struct conv2d_room {
-    float *rows, *image, *result;
+    float *windows; /* [length, samples, places] */
+    float *result;  /* [out, samples, places]; or its gradient */
+    float *image, *part;
     struct factor weight;
-    uint8_t *rest; /* for factors that are converted again for each sample */
+    uint8_t *rest; /* for factors that are converted again each time */
+};
+
+/* The samples that are multiplied at once, and the group. */
+struct conv2d_part {
+    int64_t first, samples, group;
 };
 
 static int64_t places_along(const struct kernel_windows *w, int64_t size)
@@ -43,133 +55,208 @@ static struct conv2d conv2d_of(const struct op_call *call)
         .groups = o->groups,
         .out = weight->shape[0] / o->groups,
         .length = weight->shape[1] * weight->shape[2] * weight->shape[3],
-        .image = x->shape[1] * x->shape[2] * x->shape[3],
+        .image = weight->shape[1] * x->shape[2] * x->shape[3],
     };
     c.places = places_along(&c.windows, x->shape[2]) * places_along(&c.windows, x->shape[3]);
-    c.result = weight->shape[0] * c.places;
+    c.result = c.out * c.places;
+    c.at_once = WINDOWS_MAX / (c.places * c.length);
+    c.at_once = c.at_once < x->shape[0] ? c.at_once : x->shape[0];
+    c.at_once = c.at_once > 1 ? c.at_once : 1;
     return c;
 }
 
-/* Windows, or a group's gradient, as a factor. */
+/* What is computed in the scratch memory, as a factor. */
 static struct op_tensor floats(float *data, int64_t count)
 {
     return (struct op_tensor){.data = data, .type = WK_F32, .count = count};
 }
 
+/* Floats of the scratch memory's parts; 0 where values are used in place. */
+struct conv2d_needs {
+    int64_t windows, result, image, part;
+};
+
+static struct conv2d_needs needs_of(const struct op_call *call, const struct conv2d *c,
+                                    bool backward)
+{
+    bool low = !backward && tensor_is_low(&call->out[0]), several = c->at_once > 1;
+    return (struct conv2d_needs){
+        .windows = c->length * c->at_once * c->places,
+        .result = several || low ? c->out * c->at_once * c->places : 0,
+        .image = tensor_is_low(&call->in[IMAGE]) ? c->image : 0,
+        .part = several && low ? c->result : 0,
+    };
+}
+
 static size_t conv2d_scratch(const struct op_call *call, bool backward)
 {
     struct conv2d c = conv2d_of(call);
-    struct op_tensor rows = floats(NULL, c.places * c.length);
-    struct op_tensor dout = floats(NULL, c.out * c.places);
-    size_t bytes = room_rounded((size_t)rows.count * sizeof(float));
-    bytes += room_rounded(op_factor_bytes(call, &call->in[WEIGHT]));
-    bytes += room_rounded(op_factor_bytes(call, &rows));
-    if (tensor_is_low(&call->in[IMAGE]))
-        bytes += room_rounded((size_t)c.image * sizeof(float));
-    if (backward)
-        bytes += room_rounded(op_factor_bytes(call, &dout));
-    else if (tensor_is_low(&call->out[0]))
-        bytes += room_rounded((size_t)c.result * sizeof(float));
-    return bytes;
+    struct conv2d_needs needs = needs_of(call, &c, backward);
+    struct op_tensor windows = floats(NULL, needs.windows);
+    struct op_tensor result = floats(NULL, c.out * c.at_once * c.places);
+    size_t bytes = room_rounded((size_t)needs.windows * sizeof(float)) +
+                   room_rounded((size_t)needs.result * sizeof(float)) +
+                   room_rounded((size_t)needs.image * sizeof(float)) +
+                   room_rounded((size_t)needs.part * sizeof(float)) +
+                   op_factor_bytes(call, &call->in[WEIGHT]) + op_factor_bytes(call, &windows);
+    return backward ? bytes + op_factor_bytes(call, &result) : bytes;
 }
 
 static struct conv2d_room room_of(const struct op_call *call, const struct conv2d *c, bool backward)
 {
+    struct conv2d_needs needs = needs_of(call, c, backward);
     struct conv2d_room r = {.rest = call->scratch};
-    r.rows = room_take(&r.rest, c->places * c->length, sizeof(float));
-    if (tensor_is_low(&call->in[IMAGE]))
-        r.image = room_take(&r.rest, c->image, sizeof(float));
-    if (!backward && tensor_is_low(&call->out[0]))
-        r.result = room_take(&r.rest, c->result, sizeof(float));
+    r.windows = room_take(&r.rest, needs.windows, sizeof(float));
+    r.result = room_take(&r.rest, needs.result, sizeof(float));
+    r.image = room_take(&r.rest, needs.image, sizeof(float));
+    r.part = room_take(&r.rest, needs.part, sizeof(float));
     r.weight = op_factor(call, &call->in[WEIGHT], c->length, &r.rest);
     return r;
 }
 
-/* The windows of a group of the sample's image, in the room. */
-static struct factor windows_of(const struct op_call *call, const struct conv2d *c,
-                                const struct conv2d_room *room, const float *image, uint8_t **rest)
+/* Elements before a group of a sample, where a group has `each`. */
+static int64_t before(const struct conv2d *c, const struct conv2d_part *p, int64_t sample,
+                      int64_t each)
 {
-    struct op_tensor rows = floats(room->rows, c->places * c->length);
-    call->pass->kernels->windows_forward(&c->windows, room->rows, image);
-    return op_factor(call, &rows, c->length, rest);
+    return ((p->first + sample) * c->groups + p->group) * each;
 }
 
-static void sample_forward(const struct op_call *call, const struct conv2d *c,
-                           const struct conv2d_room *room, int64_t sample)
+static struct kernel_windows kernel_of(const struct conv2d *c, const struct conv2d_part *p)
+{
+    struct kernel_windows windows = c->windows;
+    windows.ld = p->samples * c->places;
+    return windows;
+}
+
+/* The windows of all images of the part, as a factor [length, samples * places]. */
+static struct factor windows_of(const struct op_call *call, const struct conv2d *c,
+                                const struct conv2d_room *room, const struct conv2d_part *p,
+                                uint8_t **rest)
+{
+    const struct kernel_table *k = call->pass->kernels;
+    const struct kernel_windows windows = kernel_of(c, p);
+    struct op_tensor all = floats(room->windows, c->length * windows.ld);
+    for (int64_t s = 0; s < p->samples; s++) {
+        const float *image =
+            tile_read(k, &call->in[IMAGE], before(c, p, s, c->image), c->image, room->image);
+        k->windows_forward(&windows, room->windows + s * c->places, image);
+    }
+    return op_factor(call, &all, windows.ld, rest);
+}
+
+/* One sample's channels; rows of both are `to_row` and `from_row` apart. */
+static void channels_copy(const struct conv2d *c, float *to, int64_t to_row, const float *from,
+                          int64_t from_row)
+{
+    for (int64_t o = 0; o < c->out; o++)
+        memcpy(to + o * to_row, from + o * from_row, (size_t)c->places * sizeof(*to));
+}
+
+static void part_forward(const struct op_call *call, const struct conv2d *c,
+                         const struct conv2d_room *room, const struct conv2d_part *p)
 {
     const struct kernel_table *k = call->pass->kernels;
     const float *bias = call->in[BIAS].data;
-    const float *image = tile_read(k, &call->in[IMAGE], sample * c->image, c->image, room->image);
-    float *out = tile_target(&call->out[0], sample * c->result, room->result);
-    for (int64_t g = 0; g < c->groups; g++) {
-        uint8_t *rest = room->rest;
-        struct factor rows = windows_of(call, c, room, image + g * (c->image / c->groups), &rest);
-        float *to = out + g * c->out * c->places;
-        for (int64_t o = 0; o < c->out; o++)
-            k->fill(to + o * c->places, bias ? bias[g * c->out + o] : 0, (size_t)c->places);
-        op_product(call, (int64_t[]){c->out, c->places, c->length},
-                   factor_at(room->weight, g * c->out * c->length), factor_turned(rows),
-                   (struct result){to, c->places, 1, NULL});
+    const struct op_tensor *out = &call->out[0];
+    int64_t columns = p->samples * c->places;
+    uint8_t *rest = room->rest;
+    struct factor windows = windows_of(call, c, room, p, &rest);
+    float *result =
+        p->samples > 1 ? room->result : tile_target(out, before(c, p, 0, c->result), room->result);
+    for (int64_t o = 0; o < c->out; o++)
+        k->fill(result + o * columns, bias ? bias[p->group * c->out + o] : 0, (size_t)columns);
+    op_product(call, (int64_t[]){c->out, columns, c->length},
+               factor_at(room->weight, p->group * c->out * c->length), windows,
+               (struct result){result, columns, 1, NULL});
+    for (int64_t s = 0; s < p->samples; s++) {
+        int64_t at = before(c, p, s, c->result);
+        float *to = p->samples > 1 ? tile_target(out, at, room->part) : result;
+        if (p->samples > 1)
+            channels_copy(c, to, c->places, result + s * c->places, columns);
+        tile_store(k, out, at, c->result, to);
     }
-    tile_store(k, &call->out[0], sample * c->result, c->result, out);
+}
+
+/* The gradient of the part's result [out, samples * places]. */
+static float *part_gradient(const struct op_call *call, const struct conv2d *c,
+                            const struct conv2d_room *room, const struct conv2d_part *p)
+{
+    float *dout = call->d_out.data;
+    if (p->samples == 1)
+        return dout + before(c, p, 0, c->result);
+    for (int64_t s = 0; s < p->samples; s++)
+        channels_copy(c, room->result + s * c->places, p->samples * c->places,
+                      dout + before(c, p, s, c->result), c->places);
+    return room->result;
+}
+
+static void part_backward(const struct op_call *call, const struct conv2d *c,
+                          const struct conv2d_room *room, const struct conv2d_part *p)
+{
+    const struct kernel_table *k = call->pass->kernels;
+    const struct kernel_windows windows = kernel_of(c, p);
+    float *dweight = call->d_in[WEIGHT].data, *dx = call->d_in[IMAGE].data;
+    int64_t first = p->group * c->out * c->length;
+    uint8_t *rest = room->rest;
+    struct op_tensor slope = floats(part_gradient(call, c, room, p), c->out * windows.ld);
+    struct factor d = op_factor(call, &slope, windows.ld, &rest);
+    if (dweight)
+        op_product(call, (int64_t[]){c->out, c->length, windows.ld}, d,
+                   factor_turned(windows_of(call, c, room, p, &rest)),
+                   (struct result){dweight + first, c->length, 1, NULL});
+    if (dx)
+        op_product(call, (int64_t[]){c->length, windows.ld, c->out},
+                   factor_turned(factor_at(room->weight, first)), d,
+                   (struct result){room->windows, windows.ld, 0, NULL});
+    for (int64_t s = 0; dx && s < p->samples; s++)
+        k->windows_backward(&windows, dx + before(c, p, s, c->image),
+                            room->windows + s * c->places);
+}
+
+typedef void part_fn(const struct op_call *call, const struct conv2d *c,
+                     const struct conv2d_room *room, const struct conv2d_part *part);
+
+static void each_part(const struct op_call *call, const struct conv2d *c,
+                      const struct conv2d_room *room, part_fn *visit)
+{
+    int64_t samples = call->in[IMAGE].shape[0];
+    for (int64_t s = 0; s < samples; s += c->at_once) {
+        struct conv2d_part part = {.first = s, .samples = samples - s};
+        part.samples = part.samples < c->at_once ? part.samples : c->at_once;
+        for (part.group = 0; part.group < c->groups; part.group++)
+            visit(call, c, room, &part);
+    }
 }
 
 static void conv2d_forward(const struct op_call *call)
 {
     struct conv2d c = conv2d_of(call);
     struct conv2d_room room = room_of(call, &c, false);
-    for (int64_t s = 0; s < call->in[IMAGE].shape[0]; s++)
-        sample_forward(call, &c, &room, s);
+    each_part(call, &c, &room, part_forward);
 }
 
-static void bias_backward(const struct op_call *call, const struct conv2d *c, const float *dout)
+/* Sample by sample, each in double. */
+static void bias_backward(const struct op_call *call, const struct conv2d *c)
 {
+    const float *dout = call->d_out.data;
     float *dbias = call->d_in[BIAS].data;
-    for (int64_t o = 0; dbias && o < c->groups * c->out; o++) {
+    int64_t channels = c->groups * c->out;
+    for (int64_t o = 0; dbias && o < call->d_out.shape[0] * channels; o++) {
         double sum = 0;
         for (int64_t i = 0; i < c->places; i++)
             sum += (double)dout[o * c->places + i];
-        dbias[o] += (float)sum;
-    }
-}
-
-/* One group of one sample. */
-static void group_backward(const struct op_call *call, const struct conv2d *c,
-                           const struct conv2d_room *room, int64_t sample, int64_t group)
-{
-    const struct kernel_table *k = call->pass->kernels;
-    float *dweight = call->d_in[WEIGHT].data, *dx = call->d_in[IMAGE].data;
-    int64_t part = c->image / c->groups, first = group * c->out;
-    uint8_t *rest = room->rest;
-    float *dout = (float *)call->d_out.data + sample * c->result + first * c->places;
-    struct op_tensor slope = floats(dout, c->out * c->places);
-    struct factor d = op_factor(call, &slope, c->places, &rest);
-    if (dweight) {
-        const float *image =
-            tile_read(k, &call->in[IMAGE], sample * c->image + group * part, part, room->image);
-        struct factor rows = windows_of(call, c, room, image, &rest);
-        op_product(call, (int64_t[]){c->out, c->length, c->places}, d, rows,
-                   (struct result){dweight + first * c->length, c->length, 1, NULL});
-    }
-    if (dx) {
-        op_product(call, (int64_t[]){c->places, c->length, c->out}, factor_turned(d),
-                   factor_at(room->weight, first * c->length),
-                   (struct result){room->rows, c->length, 0, NULL});
-        k->windows_backward(&c->windows, dx + sample * c->image + group * part, room->rows);
+        dbias[o % channels] += (float)sum;
     }
 }
 
 static void conv2d_backward(const struct op_call *call)
 {
     struct conv2d c = conv2d_of(call);
-    struct conv2d_room room = room_of(call, &c, true);
     for (int i = 0; i < call->node->n_in; i++)
         tile_zero(call->pass->kernels, &call->d_in[i]);
-    for (int64_t s = 0; s < call->in[IMAGE].shape[0]; s++) {
-        bias_backward(call, &c, (const float *)call->d_out.data + s * c.result);
-        for (int64_t g = 0; g < c.groups; g++)
-            group_backward(call, &c, &room, s, g);
-    }
+    bias_backward(call, &c);
+    struct conv2d_room room = room_of(call, &c, true);
+    each_part(call, &c, &room, part_backward);
 }
 
 static void conv2d_cost(const struct op_call *call, bool backward, struct op_cost *ret)

@@ -22,6 +22,7 @@
 #include "libworker/kernel/cpu/fast_math.h"
 #include "libworker/kernel/cpu/fast_stream.h"
 #include "libworker/kernel/cpu/fast_update.h"
+#include "libworker/kernel/cpu/fast_windows.h"
 #include "libworker/kernel/cpu/onednn.h"
 
 /* The product without a BLAS: panels of op(b) are copied so that the innermost loop runs along rows

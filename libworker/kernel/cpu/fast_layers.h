@@ -1,4 +1,4 @@
-/* The part of the fast kernels that Llama and convolutions add. Included by fast.c only, which is
+/* The part of the fast kernels that Llama adds. Included by fast.c only, which is
  * built once per instruction set.
  */
 #ifndef KERNEL_CPU_FAST_LAYERS_H
@@ -103,59 +103,6 @@ static void swiglu_backward(float *dx, const float *x, const float *dout, const 
             dup[i] = d[i] * (v * s.value);
         }
     }
-}
-
-/* One row of one window: columns [*ret_from, *ret_to) of `kernel` are inside the image. */
-static void inside(const struct kernel_windows *w, int64_t x, int64_t *ret_from, int64_t *ret_to)
-{
-    int64_t from = x < 0 ? -x : 0, to = w->width - x < w->kernel ? w->width - x : w->kernel;
-    *ret_from = from;
-    *ret_to = to > from ? to : from;
-}
-
-typedef void window_line_fn(float *line, float *image, int64_t count);
-
-static void line_read(float *line, float *image, int64_t count)
-{
-    memcpy(line, image, (size_t)count * sizeof(*line));
-}
-
-static void line_add(float *line, float *image, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        image[i] += line[i];
-}
-
-/* Every line of every window that is inside the image, in order of rows. */
-static void each_line(const struct kernel_windows *w, float *rows, float *image,
-                      window_line_fn *visit)
-{
-    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t lines = w->channels * w->kernel;
-    for (int64_t i = 0; i < down * across * lines; i++) {
-        int64_t window = i / lines, channel = i % lines / w->kernel, from, to;
-        int64_t y = window / across * w->stride + i % w->kernel - w->padding;
-        int64_t x = window % across * w->stride - w->padding;
-        inside(w, x, &from, &to);
-        if (y >= 0 && y < w->height && from < to)
-            visit(rows + i * w->kernel + from,
-                  image + (channel * w->height + y) * w->width + x + from, to - from);
-    }
-}
-
-static void windows_forward(const struct kernel_windows *w, float *rows, const float *image)
-{
-    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t count = down * across * w->channels * w->kernel * w->kernel;
-    memset(rows, 0, (size_t)count * sizeof(*rows));
-    each_line(w, rows, (float *)image, line_read);
-}
-
-static void windows_backward(const struct kernel_windows *w, float *image, const float *rows)
-{
-    each_line(w, (float *)rows, image, line_add);
 }
 
 #endif

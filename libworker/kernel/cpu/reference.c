@@ -306,40 +306,45 @@ static void embedding_backward(float *dtable, float *dpositions, const int32_t *
     }
 }
 
-/* The image's element at column `col` of window `row`, or -1 outside it. */
-static int64_t window_element(const struct kernel_windows *w, int64_t row, int64_t col)
+static int64_t windows_across(const struct kernel_windows *w)
 {
-    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t channel = col / (w->kernel * w->kernel), place = col % (w->kernel * w->kernel);
-    int64_t y = row / across * w->stride + place / w->kernel - w->padding;
-    int64_t x = row % across * w->stride + place % w->kernel - w->padding;
-    bool inside = y >= 0 && y < w->height && x >= 0 && x < w->width;
-    return inside ? (channel * w->height + y) * w->width + x : -1;
+    return (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
 }
 
 static int64_t windows_of(const struct kernel_windows *w)
 {
-    int64_t down = (w->height + 2 * w->padding - w->kernel) / w->stride + 1;
-    int64_t across = (w->width + 2 * w->padding - w->kernel) / w->stride + 1;
-    return down * across;
+    return ((w->height + 2 * w->padding - w->kernel) / w->stride + 1) * windows_across(w);
 }
 
-static void windows_forward(const struct kernel_windows *w, float *rows, const float *image)
+/* The image's element at row `row` of window `window`, or -1 outside it. */
+static int64_t window_element(const struct kernel_windows *w, int64_t row, int64_t window)
 {
-    int64_t cols = w->channels * w->kernel * w->kernel;
-    for (int64_t i = 0; i < windows_of(w) * cols; i++) {
-        int64_t element = window_element(w, i / cols, i % cols);
-        rows[i] = element < 0 ? 0 : image[element];
+    int64_t across = windows_across(w);
+    int64_t channel = row / (w->kernel * w->kernel), place = row % (w->kernel * w->kernel);
+    int64_t y = window / across * w->stride + place / w->kernel - w->padding;
+    int64_t x = window % across * w->stride + place % w->kernel - w->padding;
+    bool inside = y >= 0 && y < w->height && x >= 0 && x < w->width;
+    return inside ? (channel * w->height + y) * w->width + x : -1;
+}
+
+static void windows_forward(const struct kernel_windows *w, float *columns, const float *image)
+{
+    for (int64_t row = 0; row < w->channels * w->kernel * w->kernel; row++) {
+        for (int64_t i = 0; i < windows_of(w); i++) {
+            int64_t element = window_element(w, row, i);
+            columns[row * w->ld + i] = element < 0 ? 0 : image[element];
+        }
     }
 }
 
-static void windows_backward(const struct kernel_windows *w, float *image, const float *rows)
+static void windows_backward(const struct kernel_windows *w, float *image, float *columns)
 {
-    int64_t cols = w->channels * w->kernel * w->kernel;
-    for (int64_t i = 0; i < windows_of(w) * cols; i++) {
-        int64_t element = window_element(w, i / cols, i % cols);
-        if (element >= 0)
-            image[element] += rows[i];
+    for (int64_t row = 0; row < w->channels * w->kernel * w->kernel; row++) {
+        for (int64_t i = 0; i < windows_of(w); i++) {
+            int64_t element = window_element(w, row, i);
+            if (element >= 0)
+                image[element] += columns[row * w->ld + i];
+        }
     }
 }
 

@@ -81,6 +81,15 @@ static void pool2d_reference(const struct reference *r)
             .in = {{image}, {weight_, .param = true}, {bias_, .param = true}},                     \
             .reference = conv2d_reference, .option = {__VA_ARGS__}, .roundings = 300               \
     }
+/* Many elements in a window, so that few samples are multiplied at once. */
+#define MANY(what_, channels)                                                                      \
+    {                                                                                              \
+        "conv2d", what_, conv2d,                                                                   \
+            .in = {{WK_SHAPE(WK_SAMPLES, channels, 8, 8)},                                         \
+                   {WK_SHAPE(1, channels, 1, 1), .param = true},                                   \
+                   {WK_SHAPE(1), .param = true}},                                                  \
+            .reference = conv2d_reference, .roundings = channels                                   \
+    }
 #define POOL(what_, image, ...)                                                                    \
     {                                                                                              \
         "pool2d", what_, pool2d, .in = {{image}}, .reference = pool2d_reference, .option = {       \
@@ -97,6 +106,8 @@ const struct op_case cases_images[] = {
     CONV("groups", WK_SHAPE(WK_SAMPLES, 4, 5, 5), WK_SHAPE(6, 2, 3, 3), WK_SHAPE(6), 1, 1, 2),
     CONV("each channel alone", WK_SHAPE(WK_SAMPLES, 3, 4, 4), WK_SHAPE(3, 1, 2, 2), WK_SHAPE(3), 2,
          0, 3),
+    MANY("two samples at once, of three", 1400),
+    MANY("one sample at once", 2100),
     POOL("largest", WK_SHAPE(WK_SAMPLES, 2, 6, 6), WK_REDUCE_MAX, 2),
     POOL("largest with padding", WK_SHAPE(WK_SAMPLES, 2, 5, 7), WK_REDUCE_MAX, 3, 2, 1),
     POOL("mean", WK_SHAPE(WK_SAMPLES, 2, 4, 4), WK_REDUCE_MEAN, 2),

@@ -261,8 +261,10 @@ Test(kernels, rotary_positions_and_gated_units)
 
 static void check_windows(const struct kernel_table *fast, const struct kernel_table *plain)
 {
-    static const struct kernel_windows shapes[] = {
-        {2, 7, 6, 3, 1, 0}, {3, 5, 5, 3, 2, 1}, {1, 4, 4, 1, 1, 0}, {2, 6, 5, 4, 3, 3}};
+    static const struct kernel_windows shapes[] = {{2, 7, 6, 3, 1, 0, 20}, {3, 5, 5, 3, 2, 1, 12},
+                                                   {1, 4, 4, 1, 1, 0, 16}, {2, 6, 5, 4, 3, 3, 13},
+                                                   {2, 5, 6, 3, 1, 1, 31}, {2, 2, 4, 5, 1, 2, 8},
+                                                   {1, 3, 1, 5, 1, 2, 3},  {1, 4, 2, 7, 1, 3, 9}};
     enum { IMAGE = 3 * 49, ROWS = 40 * 40 };
     float *image = fixture_normal("image", IMAGE, 1), *rows = fixture_normal("rows", ROWS, 1);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
