@@ -1,9 +1,11 @@
-/* Causal attention forward and backward, beside a large product of the same run.
+/* Causal attention forward and backward, beside a large product of the same run; and of one query,
+ * as in decoding.
  *
- * Usage: bench_attention LENGTH HEADS TYPE, with TYPE f32 or bf16. For every line on standard input
- * it takes both passes, and prints milliseconds of the thread's processor, the scratch bytes of a
- * call, GFLOP/s of a large product in float, and of out, dq, dk and dv the sum of squares and one
- * element. run.py compares them with a peer's.
+ * Usage: bench_attention LENGTH HEADS TYPE [query], with TYPE f32 or bf16. For every line on
+ * standard input it takes both passes. It prints milliseconds of the thread's processor, the
+ * scratch bytes of a call and GFLOP/s of a large product in float. Then it prints the sum of
+ * squares and one element of out, dq, dk and dv. With `query` the last query alone looks at all
+ * keys, several times, and only its out is printed. run.py compares them with a peer's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include "libworker/nn/random.h"
 
 enum { SIZE = 64, HEADS_MAX = 64, LENGTH_MAX = 1 << 20, SIDE = 1024, SAMPLE = 777 };
+enum { QUERIES = 20, ELEMENT = 5 };
 
 static const float UNIT_VARIANCE = 3.4641016f; /* of a uniform number from -0.5 to 0.5, times it */
 
@@ -71,10 +74,12 @@ static int bench_init(struct bench *b)
     b->data.scratch = malloc(b->scratch_bytes);
     b->widened = malloc(3 * b->count * sizeof(float));
     for (int i = 0; i < 3; i++)
-        b->product[i] = calloc((size_t)SIDE * SIDE, sizeof(float));
+        b->product[i] = malloc((size_t)SIDE * SIDE * sizeof(float));
     if (!b->qkv || !b->dqkv || !b->out || !b->dout || !b->data.lse || !b->data.scratch ||
         !b->widened || !b->product[0] || !b->product[1] || !b->product[2])
         return -1;
+    for (size_t i = 0; i < (size_t)SIDE * SIDE; i++)
+        b->product[0][i] = b->product[1][i] = (float)random_uniform(5, i);
     size_t step = (size_t)width * bytes;
     for (uint64_t i = 0; i < 3; i++)
         fill(b, (char *)b->qkv + i * step, i + 1, 3 * width);
@@ -114,20 +119,21 @@ static double product_gflops(const struct bench *b)
     return 2.0 * SIDE * SIDE * SIDE / (now_s() - start_s) * 1e-9;
 }
 
-/* The sum of squares of an array, and its element of position SAMPLE, head 0. */
-static void show(const struct bench *b, const void *x, int64_t row)
+/* An array's element of position `sample`, head 0, and its sum of squares. */
+static void show(const struct bench *b, const void *x, int64_t row, int64_t sample)
 {
     double squares = 0;
     size_t width = (size_t)(b->a.heads * SIZE);
-    for (int64_t i = 0; i < b->a.length; i++) {
+    int64_t length = sample ? b->a.length : 1;
+    for (int64_t i = 0; i < length; i++) {
         const char *at = (const char *)x + (size_t)(i * row) * element_bytes(b);
         if (b->a.type == WK_F32)
             memcpy(b->widened, at, width * sizeof(float));
         else
             b->kernels->widen(b->widened, b->a.type, (const uint16_t *)at, width);
         squares += b->kernels->sum_squares(b->widened, width);
-        if (i == SAMPLE)
-            printf(" %.9g", (double)b->widened[5]);
+        if (i == sample)
+            printf(" %.9g", (double)b->widened[ELEMENT]);
     }
     printf(" %.9g", squares);
 }
@@ -142,21 +148,40 @@ static void round_once(const struct bench *b)
     double end_s = now_s();
     printf("%.6f %.6f %zu %.3f", (middle_s - start_s) * 1e3, (end_s - middle_s) * 1e3,
            b->scratch_bytes, product_gflops(b));
-    show(b, b->out, width);
-    show(b, b->data.dq, 3 * width);
-    show(b, b->data.dk, 3 * width);
-    show(b, b->data.dv, 3 * width);
+    show(b, b->out, width, SAMPLE);
+    show(b, b->data.dq, 3 * width, SAMPLE);
+    show(b, b->data.dk, 3 * width, SAMPLE);
+    show(b, b->data.dv, 3 * width, SAMPLE);
+    printf("\n");
+    (void)fflush(stdout);
+}
+
+/* One query, at the last position. */
+static void query_once(const struct bench *b)
+{
+    int64_t width = b->a.heads * SIZE;
+    struct kernel_attention a = b->a;
+    struct attention_data data = b->data;
+    a.keys = a.length;
+    a.length = 1;
+    data.q = (const char *)b->qkv + (size_t)(a.keys - 1) * (size_t)(3 * width) * element_bytes(b);
+    double start_s = now_s();
+    for (int i = 0; i < QUERIES; i++)
+        b->kernels->attention->forward(&a, &data);
+    printf("%.6f 0 %zu 0", (now_s() - start_s) * 1e3 / QUERIES, attention_scratch_bytes(&a, false));
+    show(b, b->out, width, 0);
     printf("\n");
     (void)fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    long length = argc == 4 ? strtol(argv[1], NULL, 10) : 0;
-    long heads = argc == 4 ? strtol(argv[2], NULL, 10) : 0;
+    bool query = argc == 5 && strcmp(argv[4], "query") == 0;
+    long length = argc == 4 || query ? strtol(argv[1], NULL, 10) : 0;
+    long heads = argc == 4 || query ? strtol(argv[2], NULL, 10) : 0;
     if (length <= SAMPLE || length > LENGTH_MAX || heads < 1 || heads > HEADS_MAX ||
         (strcmp(argv[3], "f32") != 0 && strcmp(argv[3], "bf16") != 0)) {
-        fprintf(stderr, "usage: bench_attention LENGTH HEADS f32|bf16, LENGTH %d to %d\n",
+        fprintf(stderr, "usage: bench_attention LENGTH HEADS f32|bf16 [query], LENGTH %d to %d\n",
                 SAMPLE + 1, LENGTH_MAX);
         return 2;
     }
@@ -177,8 +202,12 @@ int main(int argc, char **argv)
     int rc = bench_init(&b);
     if (rc)
         fprintf(stderr, "bench_attention: no memory\n");
-    while (!rc && fgets(line, sizeof(line), stdin))
-        round_once(&b);
+    while (!rc && fgets(line, sizeof(line), stdin)) {
+        if (query)
+            query_once(&b);
+        else
+            round_once(&b);
+    }
     bench_fini(&b);
     return rc ? 1 : 0;
 }

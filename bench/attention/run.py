@@ -18,6 +18,7 @@ from torches import torches  # noqa: E402
 
 PROGRAM = BUILD / "bench" / "bench_attention"
 LENGTHS, HEADS, SIZE, ROUNDS = (4096, 8192), 2, 64, 7
+QUERY_KEYS, QUERY_HEADS = 4096, 12
 TARGETS = {"f32": 1.4, "bf16": 2.0}
 # One element, and a sum of squares, may differ by so much of the sum's root or of itself: sums of
 # thousands of terms in float32, and in bf16 a torch that rounds its probabilities to bf16 too.
@@ -27,8 +28,8 @@ ELEMENT, SQUARES = {"f32": 1e-5, "bf16": 2e-3}, {"f32": 1e-5, "bf16": 2e-3}
 class Side:
     """A program that takes both passes for each line it is given."""
 
-    def __init__(self, command, length, kind):
-        self.process = subprocess.Popen([*command, str(length), str(HEADS), kind], stdin=subprocess.PIPE,
+    def __init__(self, command, *words):
+        self.process = subprocess.Popen([*command, *map(str, words)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.times, self.products = [], []
 
@@ -54,7 +55,7 @@ def agree(ours, peer, kind):
         near = abs(ours[i] - peer[i]) <= ELEMENT[kind] * max(1.0, abs(peer[i]))
         if not near or abs(ours[i + 1] - peer[i + 1]) > SQUARES[kind] * peer[i + 1]:
             return False
-    return len(ours) == len(peer) == 8
+    return len(ours) == len(peer)
 
 
 def gflops(length, ms):
@@ -62,8 +63,8 @@ def gflops(length, ms):
 
 
 def beside(torch, length, kind):
-    ours = Side([str(PROGRAM)], length, kind)
-    peer = Side([torch.python, str(HERE / "torch_peer.py")], length, kind)
+    ours = Side([str(PROGRAM)], length, HEADS, kind)
+    peer = Side([torch.python, str(HERE / "torch_peer.py")], length, HEADS, kind)
     for _ in range(ROUNDS + 1):
         values = ours.round(), peer.round()
         if not agree(*values, kind):
@@ -79,9 +80,27 @@ def beside(torch, length, kind):
     return ours
 
 
+def query_beside(torch, kind):
+    """One query, as in decoding: keys and values of all heads side by side, torch's one head after the other."""
+    words = QUERY_KEYS, QUERY_HEADS, kind, "query"
+    ours, peer = Side([str(PROGRAM)], *words), Side([torch.python, str(HERE / "torch_peer.py")], *words)
+    for _ in range(ROUNDS + 1):
+        values = ours.round(), peer.round()
+        if not agree(*values, kind):
+            print(f"bench attention: the sides computed {values}", file=sys.stderr)
+            return False
+    ours.close()
+    peer.close()
+    mine, other = ours.median_ms(), peer.median_ms()
+    print(json.dumps({"bench": "attention", "metric": f"one query, {QUERY_KEYS} keys, {QUERY_HEADS} heads, {kind}",
+                      "ours": round(mine, 3), "peer": round(other, 3), "peer_name": f"torch {torch.version}, one thread",
+                      "ratio": round(other / mine, 2), "unit": "ms", "target": 1}), flush=True)
+    return True
+
+
 def alone(length, kind):
     """Without a torch: beside a large product of float32 in the same run."""
-    ours = Side([str(PROGRAM)], length, kind)
+    ours = Side([str(PROGRAM)], length, HEADS, kind)
     for _ in range(ROUNDS + 1):
         ours.round()
     ours.close()
@@ -108,6 +127,8 @@ def main():
                 if not side:
                     return 1
                 scratch[length] = side.scratch
+    if not all(query_beside(torch, kind) for torch in peers for kind in TARGETS):
+        return 1
     growth = scratch[LENGTHS[1]] / scratch[LENGTHS[0]]
     print(json.dumps({"bench": "attention", "metric": f"scratch memory, length {LENGTHS[1]} over {LENGTHS[0]}",
                       "ours": round(growth, 3), "unit": "times", "target": LENGTHS[1] / LENGTHS[0]}), flush=True)

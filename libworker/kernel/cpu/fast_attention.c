@@ -2,18 +2,19 @@
  * object (attention_tiles.h). Checked against reference_attention.c by test_attention.c.
  *
  * A head's keys and values are copied once, in float and as products read them. Then tiles of
- * queries pass over tiles of keys.
+ * queries pass over tiles of keys. Few queries, as in decoding, read keys and values in place.
  *
  * Order of sums
  * - A score: by element of the head.
  * - A row's sum and its output, and dq: tile by tile of ATTENTION_COLS keys from position 0. Within
- *   a tile they are in vectors of keys and in parts of DEPTH.
+ *   a tile they are in vectors of keys and in parts of DEPTH. Few queries: of DIRECT_COLS keys.
  * - dk and dv: by head of the group, by tile of queries.
  */
 #include <math.h>
 #include <string.h>
 
 #include "libworker/kernel/cpu/attention_tiles.h"
+#include "libworker/kernel/cpu/fast_direct.h"
 #include "libworker/kernel/cpu/fast_rows.h"
 #include "libworker/kernel/cpu/fast_strip.h"
 
@@ -376,33 +377,103 @@ static void tile_forward(const struct head *h, const struct tile *t)
     tile_add_rows(h, t, h->scores, h->values);
 }
 
+/* Nothing is summed yet. */
+static void row_begin(const struct head *h, int64_t row)
+{
+    memset(h->sum + row * h->padded, 0, (size_t)h->padded * sizeof(*h->sum));
+    h->max[row] = -INFINITY;
+    h->total[row] = 0;
+}
+
+/* All is summed: the query's result. */
+static void row_end(const struct head *h, int64_t row, int64_t query)
+{
+    const struct kernel_attention *a = h->a;
+    struct rows out = rows_of(h, h->data->out, &a->out, h->head, a->type);
+    bool any = h->first[query] < h->end[query];
+    float *restrict sum = h->sum + row * h->padded, inverse = any ? 1.0f / h->total[row] : 0.0f;
+    for (int64_t d = 0; d < a->size; d++)
+        sum[d] *= inverse;
+    row_narrow(out.base + query * out.row_bytes, a->type, sum, a->size);
+    h->data->lse[(h->sample * a->heads + h->head) * a->length + query] =
+        any ? (h->max[row] + log2f(h->total[row])) * LN_2 : -INFINITY;
+}
+
 static void rows_forward(const struct head *h, int64_t row0)
 {
     const struct kernel_attention *a = h->a;
     int64_t rows = smaller(a->length - row0, ROWS);
-    struct rows out = rows_of(h, h->data->out, &a->out, h->head, a->type);
     copy_rows(h, h->q, rows_of(h, h->data->q, &a->q, h->head, a->type),
               (int64_t[]){row0, rows, rounded_up(rows, STRIP)}, a->scale * LOG2_E);
-    memset(h->sum, 0, (size_t)(ROWS * h->padded) * sizeof(*h->sum));
-    for (int64_t i = 0; i < rows; i++) {
-        h->max[i] = -INFINITY;
-        h->total[i] = 0;
-    }
+    for (int64_t i = 0; i < ROWS; i++)
+        row_begin(h, i);
     each_tile(h, row0, rows, tile_forward);
-    float *lse = h->data->lse + (h->sample * a->heads + h->head) * a->length + row0;
-    for (int64_t i = 0; i < rows; i++) {
-        bool any = h->first[row0 + i] < h->end[row0 + i];
-        float *restrict sum = h->sum + i * h->padded, inverse = any ? 1.0f / h->total[i] : 0.0f;
-        for (int64_t d = 0; d < a->size; d++)
-            sum[d] *= inverse;
-        row_narrow(out.base + (row0 + i) * out.row_bytes, a->type, sum, a->size);
-        lse[i] = any ? (h->max[i] + log2f(h->total[i])) * LN_2 : -INFINITY;
+    for (int64_t i = 0; i < rows; i++)
+        row_end(h, i, row0 + i);
+}
+
+enum { DIRECT_LENGTH = 4, DIRECT_COLS = 128 };
+
+/* Products of one query with the tile's keys: a few keys at a time for all heads, as heads are side
+ * by side in memory. */
+static void tile_direct(struct head *h, const struct tile *t, int64_t to, bool values)
+{
+    const struct kernel_attention *a = h->a;
+    const int64_t group = a->heads / a->kv_heads, padded = h->padded;
+    for (int64_t j = 0; j < t->cols; j += MASK_UNIT) {
+        const int64_t span[3] = {t->key0 + j, MASK_UNIT, to};
+        for (h->head = 0; h->head < a->heads; h->head++) {
+            float *scores = h->scores + h->head * SCORES + j;
+            struct rows x = rows_of(h, values ? h->data->v : h->data->k, values ? &a->v : &a->k,
+                                    h->head / group, a->type);
+            if (values)
+                direct_add(h->sum + h->head * padded, scores, &x, span, padded);
+            else
+                direct_scores(scores, h->q + h->head * padded, &x, span, padded);
+        }
+    }
+}
+
+/* One query of all heads without copies; row r is head r's. */
+static void query_direct(struct head *h, int64_t query)
+{
+    const struct kernel_attention *a = h->a;
+    const int64_t from = h->first[query], to = h->end[query];
+    for (h->head = 0; h->head < a->heads; h->head++) {
+        copy_rows(h, h->q + h->head * h->padded, rows_of(h, h->data->q, &a->q, h->head, a->type),
+                  (int64_t[]){query, 1, 1}, a->scale * LOG2_E);
+        row_begin(h, h->head);
+    }
+    for (int64_t key = from / DIRECT_COLS * DIRECT_COLS; key < to; key += DIRECT_COLS) {
+        struct tile t = {.key0 = key};
+        t.cols = smaller(rounded_up(to - key, MASK_UNIT), DIRECT_COLS);
+        tile_direct(h, &t, to, false);
+        for (h->head = 0; h->head < a->heads; h->head++) {
+            t.row0 = query - h->head;
+            row_forward(h, &t, h->head);
+        }
+        tile_direct(h, &t, to, true);
+    }
+    for (h->head = 0; h->head < a->heads; h->head++)
+        row_end(h, h->head, query);
+}
+
+static void forward_direct(struct head *h)
+{
+    for (h->sample = 0; h->sample < h->a->samples; h->sample++) {
+        attention_spans(h->a, h->sample, h->first, h->end);
+        for (int64_t query = 0; query < h->a->length; query++)
+            query_direct(h, query);
     }
 }
 
 static void forward(const struct kernel_attention *a, const struct attention_data *data)
 {
     struct head h = head_new(a, data, false);
+    if (a->length <= DIRECT_LENGTH && a->heads <= ROWS) {
+        forward_direct(&h);
+        return;
+    }
     const int64_t group = a->heads / a->kv_heads, keys = rounded_up(a->keys, ATTENTION_PANEL);
     for (int64_t i = 0; i < a->samples * a->heads; i++) {
         h.sample = i / a->heads;
