@@ -1,10 +1,11 @@
-"""Two builds in turns: ./dev bench control|fleet|http --against BUILD. BUILD is the build-release of another checkout.
+"""Two builds in turns: ./dev bench control|fleet|http|train --against BUILD. BUILD is the build-release of another checkout.
 
 A round is one measurement of each build on connections that are established, and the order changes from round to
 round. What is told is the median over the rounds of ours / theirs, and each side's own median. For fleet and control the
 coordinator has one core and its callers another, both before all other programs of the machine (SCHED_FIFO), where root may
 say so: without that, how long a process sleeps between two calls depends on the load, and with it what a call costs.
-The load of http takes all it gets, so it has a core of its own but no precedence.
+The load of http takes all it gets, so it has a core of its own but no precedence. train counts its thread's processor
+time, and OPENBLAS_CORETYPE stays as it is in the environment.
 """
 import glob
 import json
@@ -24,6 +25,7 @@ from localcluster import Cluster, wait_for  # noqa: E402
 
 ROUNDS = int(os.environ.get("MUSTER_BENCH_ROUNDS", "9"))
 NODES, SECONDS = 2000, 6
+TRAIN_STEPS = 7
 SUBMITS = ((1, 4000), (16, 20000))
 CONNECTIONS, WRK_SECONDS, JOBS = 64, 3, 100
 SHARED_MEMORY = Path("/dev/shm")
@@ -144,7 +146,18 @@ def http(build, folder):
         return {**load("GET /v1/jobs", url + "/v1/jobs", pid, cluster.token), **load("GET /healthz", url + "/healthz", pid)}
 
 
-WAYS = {"control": control, "fleet": fleet, "http": http}
+def train(build, folder):
+    """Steps of the GPT of bench/train, in float and in bf16."""
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    text = subprocess.run([build / "bench/bench_train_kernel", str(TRAIN_STEPS)], env=environment, cwd=folder.parent,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+    lines = {line["metric"]: line for line in map(json.loads, text.splitlines())}
+    parts = {f"a step, {name}": (line["ours"], line["unit"]) for name, line in lines.items() if line["unit"] == "ms"}
+    rates = lines["bf16_vs_f32"]
+    return {"training in f32": (rates["peer"], "token/s"), "training in bf16": (rates["ours"], "token/s"), **parts}
+
+
+WAYS = {"control": control, "fleet": fleet, "http": http, "train": train}
 
 
 def compare(name, ours, theirs):

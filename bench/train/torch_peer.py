@@ -3,7 +3,8 @@
 it takes one step (forward, backward, clip, AdamW) and prints its milliseconds of processor and its
 loss. FILE holds what the other side starts from. With --compile the model goes through torch.compile
 (the first steps take as long as that does); AdamW is the fused one where torch has it for processors.
-Usage: torch_peer.py FILE [--compile]
+With --bf16 the forward pass runs under autocast, as torch's own way to mixed precision.
+Usage: torch_peer.py FILE [--compile] [--bf16]
 """
 import array
 import sys
@@ -88,11 +89,13 @@ def main():
               {"params": [p for p in params if p.dim() == 1], "weight_decay": 0.0}]
     optimizer = adamw(groups)
     forward = torch.compile(model) if "--compile" in sys.argv[2:] else model
+    bf16 = "--bf16" in sys.argv[2:]
     tokens, targets = text[:-1].view(SAMPLES, -1), text[1:].view(SAMPLES, -1)
     for _ in sys.stdin:
         start = time.thread_time()
         optimizer.zero_grad(set_to_none=True)
-        loss = forward(tokens, targets)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+            loss = forward(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -3,9 +3,9 @@
  * beside the roof that the same run's sgemm sets (the time of its matrix products alone at that
  * speed). Times are of the thread's processor, so other work on the machine disturbs little.
  *
- * Usage: bench_train_kernel [rounds]. Prints one JSON line per figure; with rounds 0 it serves
- * run.py: for every line on standard input it takes one step in float and prints its milliseconds
- * and loss. Fails only when a loss is not finite.
+ * Usage: bench_train_kernel [rounds | FILE [bf16]]. Prints one JSON line per figure; with a FILE it
+ * serves run.py: for every line on standard input it takes one step in float, or bf16, and prints
+ * its milliseconds and loss. Fails only when a loss is not finite.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -222,12 +222,12 @@ static int write_start(const struct bench *b, const char *path)
     return fclose(file) || written != TOKENS + 1 + b->model->count ? -1 : 0;
 }
 
-static int serve(const char *path)
+static int serve(const char *path, bool bf16)
 {
     struct bench b = {0};
     double step_s[PARTS];
     char line[16];
-    if (bench_init(&b, false) || write_start(&b, path))
+    if (bench_init(&b, bf16) || write_start(&b, path))
         return 1;
     printf("ready\n");
     (void)fflush(stdout);
@@ -247,9 +247,9 @@ int main(int argc, char **argv)
     char *end = NULL;
     long rounds = argc > 1 ? strtol(argv[1], &end, 10) : ROUNDS;
     if (argc > 1 && *end)
-        return serve(argv[1]);
+        return serve(argv[1], argc > 2 && strcmp(argv[2], "bf16") == 0);
     if (rounds < 1 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: bench_train_kernel [rounds 1..%d | FILE]\n", ROUNDS_MAX);
+        fprintf(stderr, "usage: bench_train_kernel [rounds 1..%d | FILE [bf16]]\n", ROUNDS_MAX);
         return 2;
     }
     return run((int)rounds);
