@@ -18,6 +18,7 @@
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/kernel/cpu/cpu.h"
 #include "libworker/kernel/cpu/curves.h"
+#include "libworker/kernel/cpu/fast_few.h"
 #include "libworker/kernel/cpu/fast_layers.h"
 #include "libworker/kernel/cpu/fast_math.h"
 #include "libworker/kernel/cpu/fast_stream.h"
@@ -142,6 +143,10 @@ static void gemm_low(struct kernel_room *room, const struct kernel_gemm_low *g)
 {
     if (g->m <= 0 || g->n <= 0 || (room->library && onednn_gemm(room->library, g)))
         return;
+    if (few_rows(g)) {
+        few_product(g, room->a, TILE_M * TILE_K / FEW_ROWS);
+        return;
+    }
     for (int64_t j = 0; j < g->n; j += TILE_N) {
         for (int64_t l = 0; l < g->k; l += TILE_K) {
             int64_t n = at_most(g->n - j, TILE_N), k = at_most(g->k - l, TILE_K);
