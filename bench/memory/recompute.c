@@ -14,7 +14,7 @@
 #include "libworker/nn/random.h"
 
 enum { LAYERS = 6, HEADS = 6, WIDTH = 384, CONTEXT = 256, VOCAB = 128, SAMPLES = 4 };
-enum { TOKENS = SAMPLES * CONTEXT, ROUNDS = 7 };
+enum { TOKENS = SAMPLES * CONTEXT, ROUNDS = 5 };
 
 struct policy {
     const char *name;
