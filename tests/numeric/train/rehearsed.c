@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <worker/custom_op.h>
+
 #include "libworker/device/device.h"
+#include "tests/docs/prelu.h"
 #include "tests/lib/check.h"
 
 enum { LENGTH = 8, TEXT = 700, BATCH = 3, VOCAB = 128 };
@@ -17,6 +20,23 @@ static const char *nothing(void *arg, const char *name)
 
 static const struct environment empty = {.get = nothing};
 
+static struct wk_graph *own_operation(void)
+{
+    struct wk_graph *g = wk_graph_new("own");
+    struct wk_shape shape = WK_SHAPE(WK_SAMPLES, WK_LENGTH);
+    struct wk_tensor *targets = wk_graph_input(g, "targets", WK_I32, shape);
+    struct wk_tensor *x = wk_graph_input(g, "tokens", WK_I32, shape);
+    wk_graph_max_length(g, LENGTH);
+    wk_graph_block(g, "first");
+    x = wk_layer_linear(wk_layer_embedding(x, "embed", VOCAB, 16), "up", 24);
+    wk_graph_block(g, "second");
+    x = prelu(x, wk_graph_param(g, "slope", WK_SHAPE(24), NULL));
+    x = wk_layer_linear(x, "head", VOCAB);
+    wk_graph_output(g, "logits", x);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL), NULL);
+    return g;
+}
+
 static struct wk_model *model_new(enum rehearsed_model kind)
 {
     struct wk_gpt_config gpt = {
@@ -26,7 +46,8 @@ static struct wk_model *model_new(enum rehearsed_model kind)
     struct wk_model *model = NULL;
     CHECK((kind == REHEARSED_GPT     ? wk_gpt_new(&gpt, &model)
            : kind == REHEARSED_LLAMA ? wk_llama_new(&llama, &model)
-                                     : wk_mlp_new(&mlp, &model)) == 0);
+           : kind == REHEARSED_MLP   ? wk_mlp_new(&mlp, &model)
+                                     : wk_graph_model(own_operation(), &model)) == 0);
     return model;
 }
 

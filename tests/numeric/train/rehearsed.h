@@ -6,7 +6,14 @@
 
 enum { REHEARSED_STEPS = 4, REHEARSED_SETTINGS_MAX = 8, REHEARSED_WEIGHTS_MAX = 1 << 15 };
 
-enum rehearsed_model { REHEARSED_GPT, REHEARSED_LLAMA, REHEARSED_MLP, REHEARSED_MODELS };
+/* OWN: a graph with an operation of the program's own. */
+enum rehearsed_model {
+    REHEARSED_GPT,
+    REHEARSED_LLAMA,
+    REHEARSED_MLP,
+    REHEARSED_OWN,
+    REHEARSED_MODELS
+};
 enum rehearsed_optimizer {
     REHEARSED_SGD,
     REHEARSED_MOMENTUM,
