@@ -42,7 +42,7 @@ struct op_attribute {
     }
 
 /* "heads 6, causal, scale 0.125": those that are not 0; "" without any. Cut at the end of ret. */
-enum { ATTRIBUTES_TEXT_MAX = 160 };
+enum { ATTRIBUTES_TEXT_MAX = 240 };
 const char *attributes_text(const struct node *node, char ret[ATTRIBUTES_TEXT_MAX]);
 
 #endif

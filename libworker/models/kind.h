@@ -1,4 +1,4 @@
-/* What a model of ours was made of, for its files: kept with the model. Any thread. */
+/* The config that a model of ours was made of, for its files: kept with the model. Any thread. */
 #ifndef MODELS_KIND_H
 #define MODELS_KIND_H
 

@@ -1,5 +1,6 @@
 /* Llama (Touvron et al. 2023): RMS norms, rotary positions, grouped keys and values, SwiGLU; linear
- * weights are [out, in] without bias, queries, keys and values side by side, as are gate and up. */
+ * weights are [out, in], queries, keys and values side by side, as are gate and up. With biases, a
+ * window or norms of queries and keys it is Qwen2, Mistral or Qwen3. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,24 +10,64 @@
 #include "libworker/models/kind.h"
 #include "libworker/nn/model.h"
 
-enum { NAME_BYTES = 80, FULL_BYTES = 96 }; /* of a layer, of its parameter */
+enum { NAME_BYTES = 80, FULL_BYTES = 96, PARTS = 3 }; /* of a block, of a parameter */
 
 static const double INIT_STD = 0.02;
 
-static struct wk_tensor *matrix(struct wk_graph *g, const char *name, struct wk_shape shape,
-                                double std)
+struct layer {
+    struct wk_graph *graph;
+    const struct wk_llama_config *config;
+    int number;
+};
+
+static int64_t size_of(const struct wk_llama_config *c)
 {
-    char full[FULL_BYTES];
-    snprintf(full, sizeof(full), "%s.weight", name);
-    return wk_graph_param(g, full, shape, &(struct wk_param){.init = WK_INIT_NORMAL, .scale = std});
+    return c->head_size ? c->head_size : c->width / c->heads;
 }
 
-static struct wk_tensor *layer_matrix(struct wk_graph *g, int i, const char *name,
-                                      struct wk_shape shape, double std)
+/* The weights at the end of each half of a layer begin smaller, as in GPT-2. */
+static double last_std(const struct wk_llama_config *c)
 {
-    char full[NAME_BYTES];
-    snprintf(full, sizeof(full), "model.layers.%d.%s", i, name);
-    return matrix(g, full, shape, std);
+    return (double)((float)INIT_STD / sqrtf(2.0f * (float)c->layers));
+}
+
+static struct wk_tensor *layer_param(const struct layer *l, const char *name, struct wk_shape shape,
+                                     const struct wk_param *options)
+{
+    char full[FULL_BYTES];
+    snprintf(full, sizeof(full), "model.layers.%d.%s", l->number, name);
+    return wk_graph_param(l->graph, full, shape, options);
+}
+
+/* The products of one x with their outputs side by side. */
+struct linear {
+    int64_t in;
+    double std;
+    bool biased;
+    int n;
+    struct part {
+        const char *name;
+        int64_t out;
+    } part[PARTS];
+};
+
+static struct wk_tensor *linear(struct wk_tensor *x, const struct layer *l, const struct linear *to)
+{
+    char name[NAME_BYTES];
+    struct wk_param normal = {.init = WK_INIT_NORMAL, .scale = to->std};
+    struct wk_linear_weights weights = {.turned = true};
+    struct wk_tensor *biases[PARTS];
+    for (int i = 0; i < to->n; i++) {
+        snprintf(name, sizeof(name), "%s.weight", to->part[i].name);
+        weights.weight[i] = layer_param(l, name, WK_SHAPE(to->part[i].out, to->in), &normal);
+    }
+    for (int i = 0; i < to->n && to->biased; i++) {
+        snprintf(name, sizeof(name), "%s.bias", to->part[i].name);
+        biases[i] = layer_param(l, name, WK_SHAPE(to->part[i].out), NULL);
+    }
+    if (to->biased)
+        weights.bias = to->n > 1 ? wk_op_concat(biases, to->n, 0) : biases[0];
+    return wk_op_linear(x, &weights);
 }
 
 static struct wk_tensor *norm(struct wk_tensor *x, struct wk_graph *g,
@@ -39,45 +80,82 @@ static struct wk_tensor *norm(struct wk_tensor *x, struct wk_graph *g,
     return wk_op_rms_norm(x, weight, c->norm_epsilon);
 }
 
-static struct wk_tensor *attend(struct wk_tensor *y, struct wk_graph *g,
-                                const struct wk_llama_config *c, int i)
+/* One of queries, keys and values, by heads: [samples, length, heads, size]. */
+static struct wk_tensor *by_heads(struct wk_tensor *y, const struct layer *l,
+                                  const struct part *part, const char *normed)
 {
-    int64_t size = c->width / c->heads, width = c->width, kv = c->kv_heads * size;
-    struct wk_rope_options rope = {c->heads + c->kv_heads, size, c->rope_theta};
-    struct wk_attention_options attention = {.heads = c->heads, .kv_heads = c->kv_heads};
-    struct wk_linear_weights qkv = {.turned = true}, out = {.turned = true};
-    double last = (double)((float)INIT_STD / sqrtf(2.0f * (float)c->layers));
-    qkv.weight[0] = layer_matrix(g, i, "self_attn.q_proj", WK_SHAPE(width, width), INIT_STD);
-    qkv.weight[1] = layer_matrix(g, i, "self_attn.k_proj", WK_SHAPE(kv, width), INIT_STD);
-    qkv.weight[2] = layer_matrix(g, i, "self_attn.v_proj", WK_SHAPE(kv, width), INIT_STD);
-    out.weight[0] = layer_matrix(g, i, "self_attn.o_proj", WK_SHAPE(width, width), last);
-    y = wk_op_attention(wk_op_rope(wk_op_linear(y, &qkv), &rope), &attention);
-    return wk_op_linear(y, &out);
+    const struct wk_llama_config *c = l->config;
+    const struct linear to = {c->width, INIT_STD, c->qkv_bias, 1, {*part}};
+    int64_t size = size_of(c);
+    y = wk_op_reshape(linear(y, l, &to), WK_SHAPE(WK_SAMPLES, WK_LENGTH, part->out / size, size));
+    if (!normed)
+        return y;
+    struct wk_tensor *weight =
+        layer_param(l, normed, WK_SHAPE(size), &(struct wk_param){.init = WK_INIT_ONE});
+    return wk_op_rms_norm(y, weight, c->norm_epsilon);
 }
 
-static struct wk_tensor *feed_forward(struct wk_tensor *y, struct wk_graph *g,
-                                      const struct wk_llama_config *c, int i)
+/* Queries, keys and values side by side, the first two normed by head if the config has it so. */
+static struct wk_tensor *project(struct wk_tensor *y, const struct layer *l)
 {
-    struct wk_linear_weights up = {.turned = true}, down = {.turned = true};
-    double last = (double)((float)INIT_STD / sqrtf(2.0f * (float)c->layers));
-    up.weight[0] = layer_matrix(g, i, "mlp.gate_proj", WK_SHAPE(c->inner, c->width), INIT_STD);
-    up.weight[1] = layer_matrix(g, i, "mlp.up_proj", WK_SHAPE(c->inner, c->width), INIT_STD);
-    down.weight[0] = layer_matrix(g, i, "mlp.down_proj", WK_SHAPE(c->width, c->inner), last);
-    return wk_op_linear(wk_op_swiglu(wk_op_linear(y, &up)), &down);
+    const struct wk_llama_config *c = l->config;
+    int64_t q = c->heads * size_of(c), kv = c->kv_heads * size_of(c);
+    const struct linear qkv = {
+        c->width,
+        INIT_STD,
+        c->qkv_bias,
+        PARTS,
+        {{"self_attn.q_proj", q}, {"self_attn.k_proj", kv}, {"self_attn.v_proj", kv}}};
+    if (!c->qk_norm)
+        return linear(y, l, &qkv);
+    struct wk_tensor *parts[PARTS] = {by_heads(y, l, &qkv.part[0], "self_attn.q_norm.weight"),
+                                      by_heads(y, l, &qkv.part[1], "self_attn.k_norm.weight"),
+                                      by_heads(y, l, &qkv.part[2], NULL)};
+    return wk_op_reshape(wk_op_concat(parts, PARTS, 2),
+                         WK_SHAPE(WK_SAMPLES, WK_LENGTH, q + 2 * kv));
+}
+
+static struct wk_tensor *attend(struct wk_tensor *y, const struct layer *l)
+{
+    const struct wk_llama_config *c = l->config;
+    int64_t size = size_of(c);
+    const struct wk_rope_options rope = {.heads = c->heads + c->kv_heads,
+                                         .size = size,
+                                         .theta = c->rope_theta,
+                                         .scaling = c->rope_scaling};
+    const struct wk_attention_options attention = {
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .window = l->number >= c->window_layer ? c->window : 0};
+    const struct linear out = {
+        c->heads * size, last_std(c), c->out_bias, 1, {{"self_attn.o_proj", c->width}}};
+    return linear(wk_op_attention(wk_op_rope(project(y, l), &rope), &attention), l, &out);
+}
+
+static struct wk_tensor *feed_forward(struct wk_tensor *y, const struct layer *l)
+{
+    const struct wk_llama_config *c = l->config;
+    const struct linear up = {c->width,
+                              INIT_STD,
+                              c->mlp_bias,
+                              2,
+                              {{"mlp.gate_proj", c->inner}, {"mlp.up_proj", c->inner}}};
+    const struct linear down = {
+        c->inner, last_std(c), c->mlp_bias, 1, {{"mlp.down_proj", c->width}}};
+    return linear(wk_op_swiglu(linear(y, l, &up)), l, &down);
 }
 
 static struct wk_tensor *layer(struct wk_tensor *x, struct wk_graph *g,
                                const struct wk_llama_config *c, int i)
 {
+    const struct layer l = {g, c, i};
     char name[NAME_BYTES];
     snprintf(name, sizeof(name), "model.layers.%d", i);
     wk_graph_block(g, name);
     snprintf(name, sizeof(name), "model.layers.%d.input_layernorm", i);
-    struct wk_tensor *y = attend(norm(x, g, c, name), g, c, i);
-    x = wk_op_add(x, wk_op_dropout(y, -1));
+    x = wk_op_add(x, wk_op_dropout(attend(norm(x, g, c, name), &l), -1));
     snprintf(name, sizeof(name), "model.layers.%d.post_attention_layernorm", i);
-    y = feed_forward(norm(x, g, c, name), g, c, i);
-    return wk_op_add(x, wk_op_dropout(y, -1));
+    return wk_op_add(x, wk_op_dropout(feed_forward(norm(x, g, c, name), &l), -1));
 }
 
 static struct wk_graph *llama_graph(const struct wk_llama_config *c)
@@ -106,13 +184,14 @@ static struct wk_graph *llama_graph(const struct wk_llama_config *c)
     return g;
 }
 
+/* The numbers of scaled positions are the operation's to check. */
 static int check_values(const struct wk_llama_config *c, struct error *err)
 {
-    if (c->width % c->heads)
+    if (!c->head_size && c->width % c->heads)
         return error_set(err, WK_EINVAL, "%d heads do not divide a width of %d", c->heads,
                          c->width);
-    if (c->width / c->heads % 2)
-        return error_set(err, WK_EINVAL, "a head of %d is not even", c->width / c->heads);
+    if (size_of(c) < 2 || size_of(c) % 2)
+        return error_set(err, WK_EINVAL, "a head of %lld is not even", (long long)size_of(c));
     if (c->heads % c->kv_heads)
         return error_set(err, WK_EINVAL, "%d kv_heads do not divide %d heads", c->kv_heads,
                          c->heads);
@@ -120,6 +199,11 @@ static int check_values(const struct wk_llama_config *c, struct error *err)
         return error_set(err, WK_EINVAL, "rope_theta is %g: it must be above 1", c->rope_theta);
     if (!(c->norm_epsilon > 0) || !isfinite(c->norm_epsilon))
         return error_set(err, WK_EINVAL, "norm_epsilon is %g: it must be above 0", c->norm_epsilon);
+    if (c->window < 0 || c->window_layer < 0 || c->window_layer > c->layers)
+        return error_set(err, WK_EINVAL,
+                         "a window of %d from layer %d of %d on: none of them is below 0, and the "
+                         "layer is at most their number",
+                         c->window, c->window_layer, c->layers);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libworker/graph/op/cost.h"
+#include "libworker/graph/op/rope_scale.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
@@ -14,6 +15,7 @@ struct attributes {
     int heads;
     int64_t size;
     double theta;
+    struct wk_rope_scaling scaling;
 };
 
 static int rope_shape(struct op_signature *s, struct error *err)
@@ -32,8 +34,11 @@ static int rope_shape(struct op_signature *s, struct error *err)
                          "input 0 is %s, with %d heads of %lld; the size is even and all heads fit "
                          "in a row",
                          tensor_text(x, text), a->heads, (long long)a->size);
-    if (!(a->theta > 0 && isfinite(a->theta)))
-        return error_set(err, WK_EINVAL, "theta is %g; it takes a number above 0", a->theta);
+    if (!(a->theta > 1 && isfinite(a->theta)))
+        return error_set(err, WK_EINVAL, "theta is %g; it takes a number above 1", a->theta);
+    rc = rope_scaling_check(&a->scaling, err);
+    if (rc)
+        return rc;
     s->n_out = 2;
     s->out[0] = rule_output(x, 0);
     s->out[ANGLES] =
@@ -41,17 +46,18 @@ static int rope_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
-/* Of positions from `past` on. */
+/* The angles of positions from `past` on. */
 static void fill_angles(const struct op_tensor *angles, const struct attributes *a, int64_t past)
 {
     int64_t half = a->size / 2, length = angles->shape[0];
     float *cosines = angles->data, *sines = cosines + length * half;
+    double amplitude = rope_amplitude(&a->scaling);
     for (int64_t i = 0; i < half; i++) {
-        double frequency = pow(a->theta, -(double)i / (double)half);
+        double frequency = rope_frequency(&a->scaling, (struct rope_head){a->theta, a->size}, i);
         for (int64_t p = 0; p < length; p++) {
             double angle = (double)(past + p) * frequency;
-            cosines[p * half + i] = (float)cos(angle);
-            sines[p * half + i] = (float)sin(angle);
+            cosines[p * half + i] = (float)(cos(angle) * amplitude);
+            sines[p * half + i] = (float)(sin(angle) * amplitude);
         }
     }
 }
@@ -118,10 +124,22 @@ static void rope_cost(const struct op_call *call, bool back, struct op_cost *ret
                             .bytes = cost_bytes(call, back)};
 }
 
+#define SCALING(field, type)                                                                       \
+    {                                                                                              \
+#field, offsetof(struct attributes, scaling.field), type                                   \
+    }
+
 static const struct op_attribute rope_attributes[] = {
     OP_ATTRIBUTE(struct attributes, heads),
     OP_ATTRIBUTE(struct attributes, size),
     OP_ATTRIBUTE(struct attributes, theta),
+    SCALING(type, ATTRIBUTE_UNSIGNED),
+    SCALING(factor, ATTRIBUTE_DOUBLE),
+    SCALING(original_context, ATTRIBUTE_DOUBLE),
+    SCALING(low, ATTRIBUTE_DOUBLE),
+    SCALING(high, ATTRIBUTE_DOUBLE),
+    SCALING(amplitude, ATTRIBUTE_DOUBLE),
+    SCALING(exact, ATTRIBUTE_BOOL),
     {0},
 };
 
@@ -145,7 +163,8 @@ const struct op_row op_rope = {
 
 struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options)
 {
-    struct attributes attributes = {options->heads, options->size, options->theta};
+    struct attributes attributes = {options->heads, options->size, options->theta,
+                                    options->scaling};
     return graph_add(&(struct node_request){.row = &op_rope,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),

@@ -120,7 +120,7 @@ WK_API void wk_graph_max_length(struct wk_graph *graph, int64_t length);
  * vocab] can be evaluated and generate text as wk_gpt_new's can. */
 WK_API void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor *value);
 
-/* What the sum of a loss is divided by. */
+/* The divisor of a sum of losses. */
 enum wk_per { WK_PER_TARGET, WK_PER_SAMPLE, WK_PER_ELEMENT };
 
 /* Zeroed: weight 1, per target that is not WK_IGNORED. */
@@ -156,7 +156,8 @@ struct wk_graph_pass {
 WK_API int wk_graph_print_pass(const struct wk_graph *graph, const struct wk_graph_pass *pass,
                                FILE *out);
 
-/* What a tensor is: for code that builds by what it was given. 0 dimensions for NULL. */
+/* The shape and type of a tensor, for code that builds by what it was given. 0 dimensions for
+ * NULL. */
 WK_API struct wk_shape wk_tensor_shape(const struct wk_tensor *tensor);
 WK_API enum wk_dtype wk_tensor_type(const struct wk_tensor *tensor);
 
@@ -224,11 +225,12 @@ WK_API struct wk_tensor *wk_op_attention(struct wk_tensor *qkv,
                                          const struct wk_attention_options *options);
 
 /* Rotary positions (Su et al. 2021, in the layout of HuggingFace's Llama) for the first `heads`
- * vectors of `size` in each row of x[samples, length, width]. */
+ * vectors of `size` in each row of x[samples, length, width]. theta > 1. */
 struct wk_rope_options {
     int heads;
     int64_t size;
     double theta;
+    struct wk_rope_scaling scaling;
 };
 WK_API struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options);
 
@@ -316,7 +318,7 @@ WK_API struct wk_tensor *wk_op_head_cross_entropy(struct wk_tensor *x, struct wk
                                                   const struct wk_cross_entropy_options *options);
 /* (x - target)^2, of equal shapes. */
 WK_API struct wk_tensor *wk_op_squared_error(struct wk_tensor *x, struct wk_tensor *target);
-/* Of logits x against targets in [0, 1], of equal shapes. */
+/* Losses of logits x against targets in [0, 1], of equal shapes. */
 WK_API struct wk_tensor *wk_op_binary_cross_entropy(struct wk_tensor *x, struct wk_tensor *target);
 /* losses[…] = sum over classes of p (log p - log q), with p = softmax(teacher[…, classes]) and
  * q = softmax(student). The teacher gets no gradient. Sources: Kullback and Leibler 1951; Hinton et

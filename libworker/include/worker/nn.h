@@ -40,10 +40,11 @@ WK_API int wk_gpt_new(const struct wk_gpt_config *config, struct wk_model **ret_
 
 /* Llama's shape: RMS norms, rotary positions, SwiGLU. heads / kv_heads heads share one set of keys
  * and values. Names and layout are those of HuggingFace's checkpoints: linear weights are [out,
- * in]. */
+ * in]. What follows `tied` is zeroed for Llama 2; Mistral has a window, Qwen2 biases and Qwen3
+ * norms of queries and keys. */
 struct wk_llama_config {
     int layers;          /* 1 … 1024 */
-    int heads;           /* divides width; width / heads is even */
+    int heads;           /* divides width, if head_size is 0 */
     int kv_heads;        /* divides heads */
     int width;           /* 1 … 65536 */
     int inner;           /* of the gated MLP; 1 … 2^20 */
@@ -52,6 +53,15 @@ struct wk_llama_config {
     double rope_theta;   /* 10000, later ones 500000 */
     double norm_epsilon; /* 1e-5 */
     bool tied;           /* the head is the embedding */
+
+    int head_size;    /* even, up to 256; 0: width / heads */
+    bool qkv_bias;    /* queries, keys and values have biases */
+    bool out_bias;    /* the product that follows attention has one */
+    bool mlp_bias;    /* the three products of the MLP have one */
+    bool qk_norm;     /* an RMS norm of each query and key, before it is rotated */
+    int window;       /* positions that each one sees, itself included; 0: all before it */
+    int window_layer; /* the first layer with that window, 0 … layers; those before it see all */
+    struct wk_rope_scaling rope_scaling;
 };
 WK_API int wk_llama_new(const struct wk_llama_config *config, struct wk_model **ret_model);
 

@@ -3,6 +3,7 @@
 #ifndef WORKER_TYPES_H
 #define WORKER_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,29 @@ enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
 /* Bytes of one element, and "f32"; 0 and "?" for a number outside the enum. */
 WK_API size_t wk_dtype_bytes(enum wk_dtype dtype);
 WK_API const char *wk_dtype_name(enum wk_dtype dtype);
+
+/* Frequencies of rotary positions, by the names of HuggingFace's rope types. Position p rotates
+ * pair i of a head by p * frequency(i). DEFAULT is theta^(-2 i / size) (Su et al. 2021); the
+ * others change that, so that a model sees more positions than it was first trained with. */
+enum wk_rope_type {
+    WK_ROPE_DEFAULT,
+    WK_ROPE_LINEAR,  /* all divided by `factor` (Chen et al. 2023) */
+    WK_ROPE_DYNAMIC, /* as DEFAULT up to the model's context; here no position is beyond it */
+    WK_ROPE_LLAMA3,  /* slow ones divided by `factor`, fast ones kept (Llama 3.1) */
+    WK_ROPE_YARN,    /* so too, and cosines and sines are scaled (YaRN, Peng et al. 2023) */
+};
+
+/* Zeroed: DEFAULT. LLAMA3 and YARN look at the rotations that a pair makes in `original_context`
+ * positions. At `low` or fewer its frequency is divided, at `high` or more it is kept. Between them
+ * the shares change evenly: for LLAMA3 with the rotations, for YARN with the pair's number. */
+struct wk_rope_scaling {
+    enum wk_rope_type type;
+    bool exact;              /* YARN: `low` and `high` are not rounded to whole pairs */
+    double factor;           /* of all but DEFAULT; at least 1 */
+    double original_context; /* LLAMA3 and YARN; at least 1 */
+    double low, high;        /* 0 < low < high; YARN's are usually 1 and 32 */
+    double amplitude;        /* YARN: of cosines and sines; 0: 1 + ln(factor) / 10 */
+};
 
 /* An array of a batch, by the name of the graph's input (worker/graph.h): data[samples, …], row
  * after row in the input's type. */

@@ -207,27 +207,88 @@ static void attention_reference(const struct reference *r)
     }
 }
 
-/* ---- rope: option {heads, size}, number theta ---- */
+/* ---- rope: option {heads, size, scaling}, number theta ---- */
+
+static const struct wk_rope_scaling scalings[] = {
+    {0},
+    {.type = WK_ROPE_LINEAR, .factor = 4},
+    {.type = WK_ROPE_DYNAMIC, .factor = 4},
+    {.type = WK_ROPE_LLAMA3, .factor = 8, .original_context = 64, .low = 1, .high = 4},
+    {.type = WK_ROPE_YARN, .factor = 4, .original_context = 64, .low = 1, .high = 8},
+    {.type = WK_ROPE_YARN, .factor = 4, .original_context = 64, .low = 1, .high = 8, .exact = true},
+    {.type = WK_ROPE_YARN,
+     .factor = 4,
+     .original_context = 64,
+     .low = 1,
+     .high = 8,
+     .amplitude = 0.75},
+};
 
 static struct wk_tensor *rope(const struct op_case *c, struct wk_tensor *const *in)
 {
-    struct wk_rope_options options = {c->option[0], c->option[1], c->number};
+    struct wk_rope_options options = {c->option[0], c->option[1], c->number,
+                                      scalings[c->option[2]]};
     return wk_op_rope(in[0], &options);
+}
+
+/* By wavelengths, as Llama 3.1 describes it. */
+static double llama3_frequency(const struct wk_rope_scaling *s, double frequency)
+{
+    double wave = 2 * M_PI / frequency;
+    if (wave < s->original_context / s->high)
+        return frequency;
+    if (wave > s->original_context / s->low)
+        return frequency / s->factor;
+    double smooth = (s->original_context / wave - s->low) / (s->high - s->low);
+    return (1 - smooth) * frequency / s->factor + smooth * frequency;
+}
+
+/* Pairs before the one that rotates `high` times are kept, pairs after the one of `low` are
+ * interpolated, between the two evenly (Peng et al. 2023, section 3.2). For theta 100, a size of 16
+ * and 64 positions those two are 0.42 and 4.03. */
+static double yarn_frequency(const struct wk_rope_scaling *s, double frequency, int64_t pair)
+{
+    double first = s->exact ? 0.4196404745353142 : 0;
+    double last = s->exact ? 4.0320004225030885 : 5;
+    double at = ((double)pair - first) / (last - first), gamma = at < 0 ? 1 : at > 1 ? 0 : 1 - at;
+    return (1 - gamma) * frequency / s->factor + gamma * frequency;
+}
+
+static double scaled_frequency(const struct wk_rope_scaling *s, double frequency, int64_t pair)
+{
+    switch (s->type) {
+    case WK_ROPE_DEFAULT:
+    case WK_ROPE_DYNAMIC:
+        return frequency;
+    case WK_ROPE_LINEAR:
+        return frequency / s->factor;
+    case WK_ROPE_LLAMA3:
+        return llama3_frequency(s, frequency);
+    case WK_ROPE_YARN:
+        return yarn_frequency(s, frequency, pair);
+    }
+    return NAN;
 }
 
 static void rope_reference(const struct reference *r)
 {
     const struct op_tensor *x = &r->call->in[0];
+    const struct wk_rope_scaling *s = &scalings[r->c->option[2]];
     int64_t width = last_of(x), size = r->c->option[1], half = size / 2;
     for (int64_t i = 0; i < x->count; i++) {
         int64_t at = i % width, position = i / width % x->shape[1], pair = at % size % half;
-        double angle = (double)position * pow(r->c->number, -2 * (double)pair / (double)size);
+        double frequency = pow(r->c->number, -2 * (double)pair / (double)size);
+        double angle = (double)position * scaled_frequency(s, frequency, pair);
+        double amplitude = s->type != WK_ROPE_YARN ? 1
+                           : s->amplitude > 0      ? 0.75
+                                                   : 1.138629436111989;
         r->out[i] = r->in[0][i];
         if (at >= r->c->option[0] * size)
             continue;
         bool second = at % size >= half;
         r->out[i] = r->in[0][i] * cos(angle) +
                     r->in[0][second ? i - half : i + half] * sin(angle) * (second ? 1 : -1);
+        r->out[i] *= amplitude;
     }
 }
 
@@ -370,6 +431,18 @@ const struct op_case cases_products[] = {
      .option = {2, 0, 1, 2}, .reference = attention_reference, .roundings = 64},
     {"rope", "heads", rope, .in = {{TEXT(4 * 3)}}, .option = {3, 4}, .number = 100,
      .reference = rope_reference},
+    {"rope", "linear", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 1}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "dynamic", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 2}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "llama3", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 3}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "yarn", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 4}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "yarn, exact", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 5}, .number = 100,
+     .reference = rope_reference},
+    {"rope", "yarn, an amplitude", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 6},
+     .number = 100, .reference = rope_reference},
     {"rope", "the first two of four", rope, .in = {{TEXT(6 * 4)}}, .option = {2, 6},
      .number = 10000, .reference = rope_reference},
     {"cross_entropy", "text", cross_entropy, .in = {{TEXT(11)}, INDEX(FILL_TARGET)},

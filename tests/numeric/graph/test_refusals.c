@@ -124,6 +124,28 @@ Test(graph_refusals, moves)
     REFUSES(wk_op_reduce(p.row, WK_REDUCE_SUM, -1), "reduce: ", "dimension -1");
 }
 
+static struct wk_tensor *rotated(struct wk_tensor *x, double theta, struct wk_rope_scaling scaling)
+{
+    return wk_op_rope(x, &(struct wk_rope_options){1, 6, theta, scaling});
+}
+
+#define SCALING(...) ((struct wk_rope_scaling){__VA_ARGS__})
+
+Test(graph_refusals, rotary_positions)
+{
+    REFUSES(rotated(p.text, 1, SCALING(0)), "rope: ", "theta is 1", "above 1");
+    REFUSES(rotated(p.text, 10, SCALING(.type = WK_ROPE_LINEAR)), "rope: ", "factor is 0");
+    REFUSES(rotated(p.text, 10, SCALING(.type = WK_ROPE_LLAMA3, .factor = 2)),
+            "rope: ", "original_context is 0");
+    REFUSES(rotated(p.text, 10,
+                    SCALING(.type = WK_ROPE_YARN, .factor = 2, .original_context = 8, .low = 2,
+                            .high = 1)),
+            "rope: ", "low is 2 and high 1");
+    REFUSES(rotated(p.text, 10, SCALING(.type = WK_ROPE_YARN, .amplitude = -1)),
+            "rope: ", "amplitude is -1");
+    REFUSES(rotated(p.text, 10, SCALING(.type = (enum wk_rope_type)9)), "rope: ", "type is 9");
+}
+
 Test(graph_refusals, losses)
 {
     REFUSES(wk_op_squared_error(p.row, p.text), "squared_error: ", "same shape", "[samples, 5]");

@@ -14,7 +14,7 @@
 #include "tests/lib/rounding.h"
 
 enum { CONTEXT = 24, VOCAB = 37, WIDTH = 16, LAYERS = 2, SAMPLES = 3, TEXT = 2 * CONTEXT };
-enum { GPT, LLAMA, SLIDING, MLP, KINDS };
+enum { GPT, LLAMA, QWEN, SLIDING, MLP, KINDS };
 
 /* Behind a logit: per layer two norms, the products in and out of attention and of the hidden
  * layer, and attention over the text; then a norm and the head. */
@@ -28,7 +28,7 @@ static struct wk_model *sliding(void)
     struct wk_tensor *tokens = wk_graph_input(g, "tokens", WK_I32, WK_SHAPE(WK_SAMPLES, WK_LENGTH));
     struct wk_tensor *targets =
         wk_graph_input(g, "targets", WK_I32, WK_SHAPE(WK_SAMPLES, WK_LENGTH));
-    struct wk_rope_options rope = {6, 4, 100};
+    struct wk_rope_options rope = {.heads = 6, .size = 4, .theta = 100};
     struct wk_attention_options attention = {.heads = 4, .kv_heads = 2, .window = 5};
     struct wk_model *model = NULL;
     wk_graph_max_length(g, CONTEXT);
@@ -48,17 +48,40 @@ static struct wk_model *sliding(void)
     return model;
 }
 
+/* Heads of the size that the others have, so that as much is summed. */
+static void add_all(struct wk_llama_config *llama)
+{
+    llama->head_size = 6;
+    llama->heads = 3;
+    llama->kv_heads = 1;
+    llama->qkv_bias = llama->out_bias = llama->mlp_bias = llama->qk_norm = true;
+    llama->window = 7;
+    llama->window_layer = 1;
+    llama->rope_scaling = (struct wk_rope_scaling){
+        .type = WK_ROPE_YARN, .factor = 4, .original_context = 8, .low = 1, .high = 4};
+}
+
 static struct wk_model *model_of(int kind)
 {
     struct wk_model *model = NULL;
     struct wk_gpt_config gpt = {LAYERS, 2, WIDTH, CONTEXT, VOCAB};
-    struct wk_llama_config llama = {LAYERS, 4, 2, WIDTH, 24, CONTEXT, VOCAB, 10000, 1e-5, false};
+    struct wk_llama_config llama = {.layers = LAYERS,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .width = WIDTH,
+                                    .inner = 24,
+                                    .context = CONTEXT,
+                                    .vocab = VOCAB,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5};
     struct wk_mlp_config mlp = {LAYERS, 3, 8, WIDTH, CONTEXT, VOCAB};
     if (kind == SLIDING)
         return sliding();
-    CHECK((kind == GPT     ? wk_gpt_new(&gpt, &model)
-           : kind == LLAMA ? wk_llama_new(&llama, &model)
-                           : wk_mlp_new(&mlp, &model)) == 0);
+    if (kind == QWEN)
+        add_all(&llama);
+    CHECK((kind == GPT   ? wk_gpt_new(&gpt, &model)
+           : kind == MLP ? wk_mlp_new(&mlp, &model)
+                         : wk_llama_new(&llama, &model)) == 0);
     return model;
 }
 

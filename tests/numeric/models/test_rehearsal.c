@@ -19,7 +19,15 @@ static struct wk_model *model_of(int kind)
 {
     struct wk_model *model = NULL;
     struct wk_gpt_config gpt = {2, 2, 16, LENGTH, VOCAB};
-    struct wk_llama_config llama = {2, 4, 2, 16, 24, LENGTH, VOCAB, 10000, 1e-5, false};
+    struct wk_llama_config llama = {.layers = 2,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .width = 16,
+                                    .inner = 24,
+                                    .context = LENGTH,
+                                    .vocab = VOCAB,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5};
     struct wk_mlp_config mlp = {2, 3, 8, 16, LENGTH, VOCAB};
     CHECK((kind == GPT     ? wk_gpt_new(&gpt, &model)
            : kind == LLAMA ? wk_llama_new(&llama, &model)

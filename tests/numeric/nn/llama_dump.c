@@ -42,8 +42,15 @@ static int write_params(const char *folder, const struct wk_model *model, double
 
 int main(int argc, char **argv)
 {
-    static const struct wk_llama_config config = {3,      6,     2,     48,   56,
-                                                  LENGTH, VOCAB, 10000, 1e-5, false};
+    static const struct wk_llama_config config = {.layers = 3,
+                                                  .heads = 6,
+                                                  .kv_heads = 2,
+                                                  .width = 48,
+                                                  .inner = 56,
+                                                  .context = LENGTH,
+                                                  .vocab = VOCAB,
+                                                  .rope_theta = 10000,
+                                                  .norm_epsilon = 1e-5};
     struct wk_model *model = NULL;
     int32_t tokens[COUNT], targets[COUNT];
     double loss = 0;

@@ -12,9 +12,21 @@
 #include "tests/numeric/nn/fixture.h"
 
 enum { SAMPLES = 3, LENGTH = 70, VOCAB = 37, COUNT = SAMPLES * LENGTH, LAYERS = 3 };
-enum { GPT, LLAMA, LLAMA_TIED, MLP, KINDS };
+enum { GPT, LLAMA, LLAMA_TIED, LLAMA_ALL, MLP, KINDS };
 
-static const char *const kind_names[KINDS] = {"gpt", "llama", "llama, tied", "mlp"};
+static const char *const kind_names[KINDS] = {"gpt", "llama", "llama, tied",
+                                              "llama with all it can have", "mlp"};
+
+/* What Mistral, Qwen2, Qwen3 and Llama 3.1 have, at once. */
+static void add_all(struct wk_llama_config *llama)
+{
+    llama->head_size = 10;
+    llama->qkv_bias = llama->out_bias = llama->mlp_bias = llama->qk_norm = true;
+    llama->window = LENGTH / 3;
+    llama->window_layer = 1;
+    llama->rope_scaling = (struct wk_rope_scaling){
+        .type = WK_ROPE_LLAMA3, .factor = 8, .original_context = 32, .low = 1, .high = 4};
+}
 
 static struct wk_model *model_of(int kind)
 {
@@ -31,6 +43,8 @@ static struct wk_model *model_of(int kind)
                                     .norm_epsilon = 1e-5,
                                     .tied = kind == LLAMA_TIED};
     struct wk_mlp_config mlp = {LAYERS, 5, 6, 24, LENGTH, VOCAB};
+    if (kind == LLAMA_ALL)
+        add_all(&llama);
     int rc = kind == GPT   ? wk_gpt_new(&gpt, &model)
              : kind == MLP ? wk_mlp_new(&mlp, &model)
                            : wk_llama_new(&llama, &model);
@@ -359,9 +373,17 @@ Test(models, drop_the_same_however_samples_are_dealt)
 Test(models, refuse_shapes_that_make_no_sense)
 {
     struct wk_model *model = NULL;
-    struct wk_llama_config good = {2, 4, 2, 24, 40, 8, 20, 10000, 1e-5, false};
-    struct wk_llama_config wrong[6];
-    for (int i = 0; i < 6; i++)
+    struct wk_llama_config good = {.layers = 2,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .width = 24,
+                                   .inner = 40,
+                                   .context = 8,
+                                   .vocab = 20,
+                                   .rope_theta = 10000,
+                                   .norm_epsilon = 1e-5};
+    struct wk_llama_config wrong[11];
+    for (int i = 0; i < 11; i++)
         wrong[i] = good;
     wrong[0].kv_heads = 3;
     wrong[1].heads = 8; /* heads of 3: no pairs to turn */
@@ -369,7 +391,12 @@ Test(models, refuse_shapes_that_make_no_sense)
     wrong[3].rope_theta = 0;
     wrong[4].norm_epsilon = NAN;
     wrong[5].layers = 0;
-    for (int i = 0; i < 6; i++)
+    wrong[6].head_size = 7;
+    wrong[7].head_size = 258; /* more than the kernels take */
+    wrong[8].window = -1;
+    wrong[9].window_layer = 3;
+    wrong[10].rope_scaling = (struct wk_rope_scaling){.type = WK_ROPE_LINEAR, .factor = 0.5};
+    for (int i = 0; i < 11; i++)
         cr_expect_eq(wk_llama_new(&wrong[i], &model), WK_EINVAL, "%d", i);
     struct wk_mlp_config mlp = {1, 0, 4, 4, 4, 4};
     cr_expect_eq(wk_mlp_new(&mlp, &model), WK_EINVAL);

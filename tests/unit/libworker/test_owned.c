@@ -35,7 +35,16 @@ Test(owned, every_kind_is_made_prepared_and_freed)
 {
     struct wk_context *ctx = opened();
     const struct wk_adamw_options adam = {1e-3, 0.9, 0.95, 1e-8, 0.1};
-    const struct wk_llama_config llama = {1, 2, 1, 8, 16, 8, 256, 10000, 1e-5, true};
+    const struct wk_llama_config llama = {.layers = 1,
+                                          .heads = 2,
+                                          .kv_heads = 1,
+                                          .width = 8,
+                                          .inner = 16,
+                                          .context = 8,
+                                          .vocab = 256,
+                                          .rope_theta = 10000,
+                                          .norm_epsilon = 1e-5,
+                                          .tied = true};
     const struct wk_mlp_config mlp = {1, 2, 4, 8, 8, 256};
     float *data[1] = {NULL}, *grads[1] = {NULL};
     const struct wk_custom_options own = {
