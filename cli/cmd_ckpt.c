@@ -65,13 +65,13 @@ static const char *const examples[] = {
 static const struct args_command command = {
     .program = "muster ckpt",
     .summary = "list the checkpoints a job can resume from; verify them; export one's weights",
-    .description = "`export` merges the weights of a checkpoint into HuggingFace's files: "
-                   "model.safetensors, or several files and an index. The number of ranks that "
-                   "wrote it does not matter. The tensors have the names that transformers uses "
-                   "for GPT-2 and Llama. config.json is the checkpoint's own, or the file of "
-                   "--config. `verify` reads every byte of a checkpoint, or of all checkpoints in "
-                   "a folder, and compares the digests. It exits with 1 if one is damaged. Neither "
-                   "needs a coordinator.",
+    .description =
+        "`export` merges the weights of a checkpoint into HuggingFace's files: model.safetensors, "
+        "or several files and an index. The number of ranks that wrote it does not matter. The "
+        "tensors have the names that transformers uses for GPT-2, Llama, Mistral and Qwen. "
+        "config.json is the checkpoint's own, or the file of --config. `verify` reads every byte "
+        "of a checkpoint, or of all checkpoints in a folder, and compares the digests. It exits "
+        "with 1 if one is damaged. Neither needs a coordinator.",
     .options = options,
     .examples = examples,
 };
@@ -112,7 +112,7 @@ static int export_weights(const struct args *args)
     }
     if (!has_config)
         fprintf(stderr, "muster: the weights were written without a config.json, because the "
-                        "checkpoint has none: its model is not a GPT-2 or Llama, or an older "
+                        "checkpoint has none: its model is of no such family, or an older "
                         "Muster wrote it; --config FILE adds one\n");
     printf("%s\n", what.path);
     return EXIT_DONE;

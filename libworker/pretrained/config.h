@@ -1,6 +1,7 @@
-/* config.json of HuggingFace's transformers: the shape of a GPT-2 or Llama model, read and written.
- * What a file asks for beyond what these models compute is refused with its key, never ignored.
- * Plain data; any thread. Source: transformers, GPT2Config and LlamaConfig.
+/* config.json of HuggingFace's transformers: the shape of a model of one of its families, read and
+ * written. A key of these families, or of another one that is known, that asks for more than these
+ * models compute is refused by its name. Others are not read, as transformers does not.
+ * Plain data; any thread.
  */
 #ifndef PRETRAINED_CONFIG_H
 #define PRETRAINED_CONFIG_H
@@ -10,15 +11,14 @@
 
 #include "common/base/buf.h"
 #include "common/base/error.h"
+#include "libworker/pretrained/family.h"
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 
-enum config_kind { CONFIG_GPT, CONFIG_LLAMA };
-
 struct model_config {
-    enum config_kind kind;
-    struct wk_gpt_config gpt;     /* of CONFIG_GPT */
-    struct wk_llama_config llama; /* of CONFIG_LLAMA */
+    const struct family *family;
+    struct wk_gpt_config gpt;     /* of a family that is_gpt */
+    struct wk_llama_config llama; /* of the others */
 };
 
 /* WK_EIO: no such file; WK_EUNSUPPORTED: another kind of model, or another way to compute. */

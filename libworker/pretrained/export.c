@@ -7,14 +7,9 @@
 #include "libworker/checkpoint/load.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/pretrained/config.h"
+#include "libworker/pretrained/family.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
-
-const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX])
-{
-    (void)str_printf(ret, PRETRAINED_NAME_MAX, "%s%s", is_gpt ? "transformer." : "", name);
-    return ret;
-}
 
 enum { PREFIX_MAX = 16 };
 
@@ -148,8 +143,8 @@ static int list_tensors(struct merge *merge, struct error *err)
         int at = merge->n_tensors++;
         merge->of[at] = i;
         merge->tensors[at] = (struct weights_tensor){
-            .name = pretrained_name(is_gpt, tensor->name + strlen(merge->prefix),
-                                    merge->names[at].text),
+            .name = family_name(is_gpt ? family_of_gpt() : NULL,
+                                tensor->name + strlen(merge->prefix), merge->names[at].text),
             .dims = tensor->dims,
         };
         memcpy(merge->tensors[at].shape, tensor->shape, sizeof(tensor->shape));

@@ -9,6 +9,7 @@
 #include "libworker/checkpoint/file.h"
 #include "libworker/models/kind.h"
 #include "libworker/pretrained/config.h"
+#include "libworker/pretrained/family.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
@@ -35,10 +36,10 @@ int pretrained_model(const char *path, struct wk_model **ret, struct error *err)
     struct model_config config;
     int rc = read_config(path, &config, err);
     if (!rc) {
-        rc = config.kind == CONFIG_GPT ? wk_gpt_new(&config.gpt, ret)
-                                       : wk_llama_new(&config.llama, ret);
+        rc =
+            config.family->is_gpt ? wk_gpt_new(&config.gpt, ret) : wk_llama_new(&config.llama, ret);
         if (rc)
-            (void)error_set(err, rc, "config.json: its sizes make no model");
+            (void)error_set(err, rc, "config.json: its numbers make no model: %s", error_kept());
     }
     if (rc)
         (void)error_wrap(err, "model %.300s", path);
@@ -72,7 +73,7 @@ static const struct weights_entry *find_tensor(const struct weights *weights, co
     char longer[PRETRAINED_NAME_MAX];
     const struct weights_entry *found = weights_find(weights, name);
     if (!found)
-        found = weights_find(weights, pretrained_name(true, name, longer));
+        found = weights_find(weights, family_name(family_of_gpt(), name, longer));
     if (!found && str_starts(name, "model."))
         found = weights_find(weights, name + strlen("model."));
     return found;

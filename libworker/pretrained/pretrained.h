@@ -28,7 +28,7 @@ int pretrained_save(const struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err);
 
 /* The text of config.json for the model, malloced, also for checkpoints. NULL for a model that is
- * neither GPT-2 nor Llama. WK_ENOMEM. */
+ * of none of the families (family.h). WK_ENOMEM. */
 int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
                       struct error *err);
 
@@ -44,9 +44,5 @@ struct pretrained_export {
 };
 int pretrained_export(const struct pretrained_export *what, bool *ret_has_config,
                       struct error *err);
-
-/* The name in those files of a parameter called `name` here. Returns ret. */
-enum { PRETRAINED_NAME_MAX = 128 };
-const char *pretrained_name(bool is_gpt, const char *name, char ret[PRETRAINED_NAME_MAX]);
 
 #endif

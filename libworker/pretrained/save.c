@@ -6,31 +6,37 @@
 #include "common/base/str.h"
 #include "libworker/models/kind.h"
 #include "libworker/pretrained/config.h"
+#include "libworker/pretrained/family.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/pretrained/weights.h"
 
-/* False for a model that transformers has no file for. */
-static bool config_of(const struct wk_model *model, struct model_config *ret)
+/* NULL for a model that transformers has no file for. */
+static const struct family *family_of(const struct wk_model *model)
 {
     const struct model_kind *kind = model_kind_of(model);
-    if (!kind || kind->family == FAMILY_MLP)
-        return false;
-    *ret = (struct model_config){
-        .kind = kind->family == FAMILY_GPT ? CONFIG_GPT : CONFIG_LLAMA,
-        .gpt = kind->gpt,
-        .llama = kind->llama,
-    };
-    return true;
+    if (!kind)
+        return NULL;
+    switch (kind->family) {
+    case FAMILY_GPT:
+        return family_of_gpt();
+    case FAMILY_LLAMA:
+        return family_of_llama(&kind->llama);
+    case FAMILY_MLP:
+        return NULL;
+    }
+    return NULL;
 }
 
 int pretrained_config(const struct wk_model *model, enum wk_format format, char **ret,
                       struct error *err)
 {
-    struct model_config config;
     struct buf text = {0};
+    const struct family *family = family_of(model);
     *ret = NULL;
-    if (!config_of(model, &config))
+    if (!family)
         return 0;
+    const struct model_kind *kind = model_kind_of(model);
+    struct model_config config = {family, kind->gpt, kind->llama};
     if (!model_config_write(&config, format, &text))
         *ret = strdup(buf_cstr(&text));
     buf_fini(&text);
@@ -53,15 +59,14 @@ struct names {
 static int write_model(const struct wk_model *model, struct weights_write *what, struct error *err)
 {
     size_t n = (size_t)model->n_params;
-    const struct model_kind *kind = model_kind_of(model);
+    const struct family *family = family_of(model);
     struct weights_tensor *tensors = calloc(n, sizeof(*tensors));
     struct names *names = calloc(n, sizeof(*names));
     char *config = NULL;
     int rc = tensors && names ? 0 : error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n && !rc; i++) {
         const struct param *param = &model->params[i];
-        bool is_gpt = kind && kind->family == FAMILY_GPT;
-        tensors[i].name = pretrained_name(is_gpt, param->name, names[i].text);
+        tensors[i].name = family_name(family, param->name, names[i].text);
         tensors[i].dims = param->dims;
         memcpy(tensors[i].shape, param->shape, sizeof(param->shape));
     }

@@ -244,30 +244,63 @@ LLAMA = SMALL | {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size"
                  "max_position_embeddings": 20, "rms_norm_eps": 1e-5}
 
 
-def make_pretrained():
-    """Each model in one file and in several, as save_pretrained writes them, and its logits for TOKENS."""
-    import transformers
-    models = {
-        "gpt": (transformers.GPT2LMHeadModel,
-                transformers.GPT2Config(n_layer=2, n_head=4, n_embd=16, n_positions=20, **SMALL)),
-        "llama": (transformers.LlamaForCausalLM, transformers.LlamaConfig(num_key_value_heads=2, **LLAMA)),
-        "llama-tied": (transformers.LlamaForCausalLM,
-                       transformers.LlamaConfig(num_key_value_heads=1, tie_word_embeddings=True, **LLAMA)),
+HEADS = {"head_dim": 8, "num_key_value_heads": 2}
+LLAMA3 = {"rope_theta": 100.0, "rope_type": "llama3", "factor": 2.5, "original_max_position_embeddings": 8,
+          "low_freq_factor": 0.2, "high_freq_factor": 0.8}
+YARN = {"rope_theta": 100.0, "rope_type": "yarn", "factor": 2.5, "original_max_position_embeddings": 8,
+        "beta_fast": 1.0, "beta_slow": 0.1}
+GIVEN, CHOSEN = 8, 8  # tokens of a prompt, and that follow it
+APART = 1e-3          # how much likelier, at least, beside the largest logit
+
+
+def pretrained_models():
+    """Name: class, config, whether it is kept in several files, too."""
+    import transformers as t
+    return {
+        "gpt": (t.GPT2LMHeadModel, t.GPT2Config(n_layer=2, n_head=4, n_embd=16, n_positions=20, **SMALL), True),
+        "llama": (t.LlamaForCausalLM, t.LlamaConfig(num_key_value_heads=2, **LLAMA), True),
+        "llama-tied": (t.LlamaForCausalLM, t.LlamaConfig(num_key_value_heads=1, tie_word_embeddings=True, **LLAMA), True),
+        "llama3": (t.LlamaForCausalLM, t.LlamaConfig(attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3, **HEADS, **LLAMA), False),
+        "mistral": (t.MistralForCausalLM, t.MistralConfig(sliding_window=5, **HEADS, **LLAMA), False),
+        "qwen2": (t.Qwen2ForCausalLM, t.Qwen2Config(num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=1,
+                                                    rope_parameters=YARN, tie_word_embeddings=True, **LLAMA), False),
+        "qwen3": (t.Qwen3ForCausalLM, t.Qwen3Config(rope_parameters={"rope_theta": 1000000.0, "rope_type": "linear", "factor": 2.0},
+                                                    **HEADS, **LLAMA), False),
     }
-    for name, (kind, config) in models.items():
+
+
+def choose(model, tokens):
+    """The likeliest tokens that follow, each far enough from the next."""
+    tokens = list(tokens)
+    for _ in range(CHOSEN):
+        logits = model(torch.tensor([tokens])).logits[0, -1]
+        best = logits.topk(2)
+        assert (best.values[0] - best.values[1]) / logits.abs().max() > APART
+        tokens.append(best.indices[0].item())
+    return tokens[-CHOSEN:]
+
+
+def make_pretrained():
+    """Each model as save_pretrained writes it; for TOKENS its logits, its loss with gradients, what it chooses."""
+    for name, (kind, config, many) in pretrained_models().items():
         torch.manual_seed(11)
         model = kind(config).eval()
         for parameter in model.parameters():  # the usual small values would hide a mistake in a bias or a norm
             parameter.data += 0.1 * torch.randn_like(parameter)
         folder = HERE / "pretrained" / name
         shutil.rmtree(folder, ignore_errors=True)
-        for kept, size in (("one", "1GB"), ("many", "10KB")):
+        for kept, size in (("one", "1GB"), ("many", "10KB"))[:1 + many]:
             model.save_pretrained(folder / kept, max_shard_size=size)
             (folder / kept / "generation_config.json").unlink()
+        tokens = torch.tensor([TOKENS])
+        loss = model(tokens, labels=tokens).loss
+        loss.backward()
+        save(f"pretrained/{name}/gradients.safetensors", {key: value.grad for key, value in model.named_parameters()})
         with torch.no_grad():
-            logits = model(torch.tensor([TOKENS])).logits[0].tolist()
+            logits, chosen = model(tokens).logits[0].tolist(), choose(model, TOKENS[:GIVEN])
         rows = ",\n".join(json.dumps(row) for row in logits)
-        (folder / "logits.json").write_text(f'{{"tokens": {json.dumps(TOKENS)},\n"logits": [\n{rows}\n]}}\n')
+        (folder / "logits.json").write_text(f'{{"tokens": {json.dumps(TOKENS)},\n"loss": {loss.item()},\n'
+                                            f'"chosen": {json.dumps(chosen)},\n"logits": [\n{rows}\n]}}\n')
 
 
 MAKE = {"dealing": make_dealing, "gpt": make_gpt, "optimizers": make_optimizers, "accelerate": make_accelerate,

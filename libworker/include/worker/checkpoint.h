@@ -43,9 +43,9 @@ WK_API int wk_checkpoint_verify(struct wk_context *ctx, const char *path);
  * more than our models compute is refused, never partly ignored. `ctx` receives the sentence of a
  * failure and may be NULL; for the first two functions it is the context's error.
  *
- * wk_model_open: a GPT-2 or Llama of the shape in `path`/config.json, starting with the weights
- * beside it. The caller frees it. WK_ENOTFOUND, WK_EIO (damaged), WK_EUNSUPPORTED, WK_EMISMATCH,
- * WK_ENOMEM.
+ * wk_model_open: a GPT-2, Llama, Mistral or Qwen of the shape in `path`/config.json, starting with
+ * the weights beside it. The caller frees it. WK_ENOTFOUND, WK_EIO (damaged), WK_EUNSUPPORTED,
+ * WK_EMISMATCH, WK_ENOMEM.
  */
 WK_API int wk_model_open(struct wk_context *ctx, const char *path, struct wk_model **ret_model);
 

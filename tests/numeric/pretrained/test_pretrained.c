@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
 #include "tests/lib/reference.h"
 #include "tests/lib/safetensors_test.h"
@@ -11,7 +12,15 @@
 #include "tests/numeric/nn/fixture.h"
 
 static const struct wk_gpt_config gpt = {2, 2, 16, 24, 40};
-static const struct wk_llama_config llama = {2, 4, 2, 16, 20, 24, 40, 10000, 1e-5, false};
+static const struct wk_llama_config llama = {.layers = 2,
+                                             .heads = 4,
+                                             .kv_heads = 2,
+                                             .width = 16,
+                                             .inner = 20,
+                                             .context = 24,
+                                             .vocab = 40,
+                                             .rope_theta = 10000,
+                                             .norm_epsilon = 1e-5};
 static const struct wk_mlp_config mlp = {1, 3, 4, 8, 24, 40};
 
 static const char *nothing(void *arg, const char *name)
@@ -57,8 +66,21 @@ static void finish(struct run *run)
 
 static int make(const char *kind, struct wk_model **ret)
 {
-    struct wk_llama_config tied = llama;
+    struct wk_llama_config tied = llama, qwen = llama;
     tied.tied = true;
+    qwen.qk_norm = qwen.qkv_bias = qwen.out_bias = true;
+    qwen.head_size = 6;
+    qwen.window = 5;
+    qwen.window_layer = 1;
+    qwen.rope_scaling = (struct wk_rope_scaling){.type = WK_ROPE_YARN,
+                                                 .factor = 2.5,
+                                                 .original_context = 9,
+                                                 .low = 0.5,
+                                                 .high = 7.25,
+                                                 .amplitude = 1.125,
+                                                 .exact = true};
+    if (strcmp(kind, "qwen") == 0)
+        return wk_llama_new(&qwen, ret);
     if (strcmp(kind, "gpt") == 0)
         return wk_gpt_new(&gpt, ret);
     if (strcmp(kind, "mlp") == 0)
@@ -74,6 +96,19 @@ static void assert_same(const struct wk_model *a, const struct wk_model *b)
         cr_assert_eq(a->params[i].count, b->params[i].count);
         cr_assert_arr_eq(a->params[i].data, b->params[i].data, a->params[i].count * sizeof(float));
     }
+}
+
+/* Every number comes back. */
+static void assert_same_config(const struct wk_model *a, const struct wk_model *b)
+{
+    struct error err = {0};
+    char *texts[2];
+    cr_assert_eq(pretrained_config(a, WK_FORMAT_F32, &texts[0], &err), 0);
+    cr_assert_eq(pretrained_config(b, WK_FORMAT_F32, &texts[1], &err), 0);
+    cr_assert((!texts[0] && !texts[1]) || strcmp(texts[0], texts[1]) == 0, "%s, not %s", texts[1],
+              texts[0]);
+    free(texts[0]);
+    free(texts[1]);
 }
 
 static void round_trip(const char *kind, const char *strategy, uint64_t file_bytes)
@@ -96,6 +131,7 @@ static void round_trip(const char *kind, const char *strategy, uint64_t file_byt
     }
     prepare(&second);
     assert_same(first.model, second.model);
+    assert_same_config(first.model, second.model);
     finish(&first);
     finish(&second);
     tmpdir_remove(&dir);
@@ -103,7 +139,7 @@ static void round_trip(const char *kind, const char *strategy, uint64_t file_byt
 
 Test(pretrained, what_is_written_is_read_bit_for_bit)
 {
-    static const char *const kinds[] = {"gpt", "llama", "tied", "mlp"};
+    static const char *const kinds[] = {"gpt", "llama", "tied", "qwen", "mlp"};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         round_trip(kinds[i], "ddp", 0);
         round_trip(kinds[i], "zero1", 3000);

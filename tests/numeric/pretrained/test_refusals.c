@@ -148,6 +148,14 @@ static void save_gpt(const char *path)
     free(params);
 }
 
+/* A config with every size, and more keys. */
+#define SIZED(type, heads, more)                                                                   \
+    "{\"model_type\":\"" type "\",\"num_hidden_layers\":1,\"num_attention_heads\":" heads          \
+    ",\"hidden_size\":8,\"intermediate_size\":8,\"max_position_embeddings\":8,"                    \
+    "\"vocab_size\":6," more "}"
+#define LLAMA(type, more) SIZED(type, "2", more)
+#define ROPE(more)        LLAMA("llama", "\"rope_scaling\":{" more "}")
+
 Test(refusals, configs_of_other_models)
 {
     static const struct {
@@ -170,19 +178,35 @@ Test(refusals, configs_of_other_models)
          WK_EUNSUPPORTED, "layer_norm_epsilon"},
         {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":3,\"n_embd\":4,\"n_positions\":4,"
          "\"vocab_size\":6}",
-         WK_EINVAL, "make no model"},
-        {"{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-         "\"hidden_size\":8,\"intermediate_size\":8,\"max_position_embeddings\":8,"
-         "\"vocab_size\":6,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
-         WK_EUNSUPPORTED, "type is linear"},
-        {"{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-         "\"hidden_size\":8,\"intermediate_size\":8,\"max_position_embeddings\":8,"
-         "\"vocab_size\":6,\"attention_bias\":true}",
-         WK_EUNSUPPORTED, "attention_bias is true"},
-        {"{\"model_type\":\"llama\",\"num_hidden_layers\":1,\"num_attention_heads\":2,"
-         "\"hidden_size\":8,\"intermediate_size\":8,\"max_position_embeddings\":8,"
-         "\"vocab_size\":6,\"head_dim\":6}",
-         WK_EUNSUPPORTED, "head_dim is 6"},
+         WK_EINVAL, "make no model: 3 heads do not divide a width of 4"},
+        {LLAMA("llama", "\"attention_multiplier\":0.5"), WK_EUNSUPPORTED,
+         "attention_multiplier is"},
+        {LLAMA("llama", "\"embedding_multiplier\":12"), WK_EUNSUPPORTED, "embedding_multiplier is"},
+        {LLAMA("llama", "\"num_local_experts\":8"), WK_EUNSUPPORTED, "num_local_experts is set"},
+        {LLAMA("llama", "\"quantization_config\":{\"bits\":4}"), WK_EUNSUPPORTED,
+         "quantization_config is set"},
+        {LLAMA("llama", "\"hidden_act\":\"gelu\""), WK_EUNSUPPORTED, "hidden_act is gelu"},
+        {LLAMA("llama", "\"partial_rotary_factor\":0.5"), WK_EUNSUPPORTED,
+         "partial_rotary_factor is 0.5"},
+        {LLAMA("llama", "\"head_dim\":7"), WK_EINVAL, "make no model: a head of 7 is not even"},
+        {SIZED("llama", "3", "\"head_dim\":4"), WK_EIO, "do not divide"},
+        {LLAMA("llama", "\"layer_types\":[\"sliding_attention\"]"), WK_EUNSUPPORTED,
+         "layer_types: layer 0 is sliding_attention"},
+        {LLAMA("mistral", "\"attention_bias\":true"), WK_EUNSUPPORTED, "attention_bias is true"},
+        {LLAMA("mistral", "\"mlp_bias\":true"), WK_EUNSUPPORTED, "mlp_bias is true"},
+        {LLAMA("mistral", "\"sliding_window\":0"), WK_EIO, "sliding_window is no size"},
+        {LLAMA("qwen2", "\"attention_bias\":false"), WK_EUNSUPPORTED, "attention_bias is false"},
+        {LLAMA("qwen2", "\"layer_types\":[\"sliding_attention\"]"), WK_EUNSUPPORTED,
+         "layer_types: layer 0 is sliding_attention"},
+        {LLAMA("qwen3", "\"layer_types\":[]"), WK_EIO, "layer_types is no list of 1"},
+        {LLAMA("qwen3", "\"max_window_layers\":-1,\"use_sliding_window\":true"), WK_EIO,
+         "max_window_layers is no number"},
+        {ROPE("\"rope_type\":\"longrope\",\"factor\":2"), WK_EUNSUPPORTED, "rope_type is longrope"},
+        {ROPE("\"type\":\"linear\""), WK_EIO, "factor of the rotary positions is missing"},
+        {ROPE("\"type\":\"linear\",\"factor\":0.5"), WK_EINVAL, "make no model: rope: the scaling"},
+        {ROPE("\"type\":\"llama3\",\"factor\":2"), WK_EIO, "low_freq_factor"},
+        {ROPE("\"type\":\"default\",\"mrope_section\":[1,1]"), WK_EUNSUPPORTED, "mrope_section"},
+        {ROPE("\"full_attention\":{}"), WK_EUNSUPPORTED, "full_attention of the rotary positions"},
     };
     struct tmpdir dir = tmpdir_make();
     struct wk_model *model = NULL;
