@@ -34,7 +34,7 @@ TABLES = {
     "reference": "", "cpu-own": "", "cpu-base": "", "cpu-avx2": "avx2 fma",
     "cpu-avx512": "avx2 fma avx512f avx512bw avx512dq avx512vl",
 }
-FEW = "^(numeric_(model|models|kernels|layers|reference)|unit_optim_(papers|reference|optimizer|groups)|unit_nn_(model|generate))$"
+FEW = "^(numeric_(model|models|kernels|reference)|unit_optim_(papers|reference|optimizer|groups)|unit_nn_(model|generate))$"
 ALL = "^(numeric_.*|test_train_.*|unit_optim_.*|unit_nn_.*)$"
 TEST_LIMIT_S = 900
 ASK = "import ctypes; f = ctypes.CDLL('libopenblas.so.0').openblas_get_corename; f.restype = ctypes.c_char_p; print(f().decode())"

@@ -139,8 +139,6 @@ struct kernel_table {
 
     /* out[rows, cols] = bias[cols] in each row. */
     void (*bias_fill)(float *out, const float *bias, int64_t rows, int64_t cols);
-    /* out[rows, cols] = x[rows, cols] + bias[cols]. */
-    void (*bias_add)(float *out, const float *x, const float *bias, int64_t rows, int64_t cols);
     /* dbias[cols] += sum over rows of dout[rows, cols]. */
     void (*bias_backward)(float *dbias, const float *dout, int64_t rows, int64_t cols);
 

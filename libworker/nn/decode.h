@@ -11,7 +11,7 @@
 
 #include "libworker/nn/model.h"
 
-/* Of a model's implementation; as the functions below. The batch was validated. */
+/* A model's implementation of the functions below. The batch was validated. */
 struct decode_ops {
     int (*begin)(struct wk_model *, int64_t samples, int64_t capacity, struct error *);
     int (*pass)(struct wk_model *, const struct wk_batch *, int64_t past, float *ret_logits,

@@ -135,7 +135,7 @@ static void fill_rows(struct texts *t, const struct wk_text *texts)
     }
 }
 
-/* What follows each prompt; the rest repeats the last token. */
+/* The tokens that follow each prompt; the rest repeats the last one. */
 static void copy_rows(const struct texts *t, struct wk_text *texts)
 {
     for (int64_t i = 0; i < t->n; i++) {

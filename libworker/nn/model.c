@@ -182,7 +182,7 @@ int model_seed(struct wk_model *model, uint64_t seed)
     return model->param_arena ? fill_all(model) : 0;
 }
 
-/* What is prepared has an ear. */
+/* A prepared model has an ear. */
 int wk_model_init(struct wk_model *model, uint64_t seed)
 {
     if (!model)
@@ -245,15 +245,6 @@ int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t
 bool model_reads_low(const struct param *param)
 {
     return param->dims > 1 || param->narrow;
-}
-
-void model_look_up(const struct wk_model *model, const struct param *table, int64_t row, float *out)
-{
-    int64_t width = table->shape[1];
-    if (model->low)
-        model->kernels->widen(out, model->low->type, table->low + row * width, (size_t)width);
-    else
-        memcpy(out, table->data + row * width, (size_t)width * sizeof(*out));
 }
 
 void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low)

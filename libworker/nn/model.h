@@ -91,7 +91,7 @@ struct wk_model {
     uint64_t dropout_seed;
     struct model_hooks hooks;
 
-    /* Of a program's own passes (worker/parallel.h). */
+    /* For a program's own passes (worker/parallel.h). */
     float **bound_data, **bound_grads; /* [n_params], the program's; NULL where not wanted */
     bool mean_of_share;
 
@@ -141,10 +141,6 @@ int model_set_compute(struct wk_model *model, enum wk_dtype type, const uint16_t
  * `low`, embedding tables included, and its vectors only from `data`. A custom model also reads
  * from `low` the vectors that its passes take narrow. */
 bool model_reads_low(const struct param *param);
-
-/* Row `row` of the embedding table `table`, as the model computes: out[table's width]. */
-void model_look_up(const struct wk_model *model, const struct param *table, int64_t row,
-                   float *out);
 
 /* low[count] from the parameters as they are now. */
 void model_write_low(const struct wk_model *model, enum wk_dtype type, uint16_t *low);

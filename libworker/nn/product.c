@@ -45,18 +45,3 @@ void product(const struct kernel_table *kernels, const int64_t size[3], struct f
     };
     kernels->gemm(&gemm);
 }
-
-const uint16_t *rounded(const struct kernel_table *kernels, const struct low *low, uint16_t *room,
-                        const struct operand *x, int64_t count)
-{
-    return low && x->low ? x->low : rounded_floats(kernels, low, room, x->data, count);
-}
-
-const uint16_t *rounded_floats(const struct kernel_table *kernels, const struct low *low,
-                               uint16_t *room, const float *x, int64_t count)
-{
-    if (!low)
-        return NULL;
-    kernels->narrow(room, low->type, x, (size_t)count);
-    return room;
-}

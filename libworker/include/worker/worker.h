@@ -43,7 +43,6 @@
 #include <worker/error.h>
 #include <worker/export.h>
 #include <worker/graph.h>
-#include <worker/layers.h>
 #include <worker/nn.h>
 #include <worker/optim.h>
 #include <worker/owned.h>

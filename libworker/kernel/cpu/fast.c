@@ -166,15 +166,6 @@ static void bias_fill(float *out, const float *bias, int64_t rows, int64_t cols)
         memcpy(out + r * cols, bias, (size_t)cols * sizeof(*out));
 }
 
-static void bias_add(float *restrict out, const float *restrict x, const float *restrict bias,
-                     int64_t rows, int64_t cols)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t i = 0; i < cols; i++)
-            out[r * cols + i] = x[r * cols + i] + bias[i];
-    }
-}
-
 /* Four rows at a time: the sums are loaded and stored a quarter as often. */
 static void bias_backward(float *restrict dbias, const float *restrict dout, int64_t rows,
                           int64_t cols)
@@ -436,7 +427,6 @@ const struct kernel_table KERNEL_FAST_TABLE = {
     .name = KERNEL_FAST_NAME,
     .gemm = gemm,
     .bias_fill = bias_fill,
-    .bias_add = bias_add,
     .bias_backward = bias_backward,
     .fill = fill,
     .add = add,

@@ -34,12 +34,6 @@ static void bias_fill(float *out, const float *bias, int64_t rows, int64_t cols)
         out[i] = bias[i % cols];
 }
 
-static void bias_add(float *out, const float *x, const float *bias, int64_t rows, int64_t cols)
-{
-    for (int64_t i = 0; i < rows * cols; i++)
-        out[i] = x[i] + bias[i % cols];
-}
-
 static void bias_backward(float *dbias, const float *dout, int64_t rows, int64_t cols)
 {
     for (int64_t j = 0; j < cols; j++) {
@@ -502,7 +496,6 @@ static const struct kernel_table reference = {
     .name = "reference",
     .gemm = gemm,
     .bias_fill = bias_fill,
-    .bias_add = bias_add,
     .bias_backward = bias_backward,
     .fill = fill,
     .add = add,
