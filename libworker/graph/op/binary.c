@@ -169,7 +169,7 @@ static bool is_suffix(const struct op_call *call)
     return true;
 }
 
-/* b is not repeated, whatever the batch: for a batch of one or no sample the same path is taken. */
+/* b is not repeated, whatever the batch: a batch of one or no sample has the same path. */
 static bool is_straight(const struct op_call *call)
 {
     const struct wk_tensor *a = call->node->in[0], *b = call->node->in[1];

@@ -1,5 +1,5 @@
-/* What rows have in common about cost. A cost is known before anything is allocated: it comes from
- * shapes and types, never from data. Pure. */
+/* The common part of rows' costs. A cost is known before anything is allocated: it depends on
+ * shapes and types, never on data. Pure. */
 #ifndef OP_COST_H
 #define OP_COST_H
 

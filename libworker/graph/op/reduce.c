@@ -1,6 +1,6 @@
-/* Sum, mean or maximum over one dimension, which goes: out[outer, inner] of x[outer, n, inner].
- * Sums are in double, in order. A maximum sends its gradient to the first of equals; NaN is larger
- * than everything. */
+/* Sum, mean or maximum over one dimension, which is removed: out[outer, inner] of x[outer, n,
+ * inner]. Sums are in double, in order. A maximum sends its gradient to the first of equals; NaN is
+ * larger than everything. */
 #include <math.h>
 
 #include "libworker/graph/op/axis.h"
@@ -70,7 +70,7 @@ static void columns_reduce(const struct op_call *call, const struct extent *e, c
     }
 }
 
-/* The single result of outer number o where the last dimension goes. */
+/* The single result of outer number o where the last dimension is removed. */
 static void row_reduce(const struct op_call *call, const struct extent *e, int64_t o,
                        struct reduction *r)
 {

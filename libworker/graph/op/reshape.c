@@ -51,7 +51,7 @@ static int count_rests(const struct wk_shape *shape)
     return rests;
 }
 
-/* Sizes are positive or codes, of which WK_REST comes once at most. */
+/* Sizes are positive or codes, of which WK_REST is there once at most. */
 static int check_sizes(const struct wk_shape *shape, struct error *err)
 {
     if (shape->dims < 0 || shape->dims > WK_TENSOR_DIMS_MAX)

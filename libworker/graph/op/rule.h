@@ -80,8 +80,8 @@ static inline struct dim rule_last(const struct wk_tensor *x)
     return x->shape[x->dims - 1];
 }
 
-/* For decode_refusal: a row that begins where the pass does, and one whose input [samples, length,
- * …] must be just that. */
+/* For decode_refusal: a row that begins where the pass does, and one with an input that must be
+ * [samples, length, …]. */
 static inline const char *rule_decodes(const struct node *node)
 {
     (void)node;

@@ -26,7 +26,7 @@ static inline int64_t tile_at(int64_t count, int64_t at)
     return count - at < TILE_MAX ? count - at : TILE_MAX;
 }
 
-/* Where element `first` lies. */
+/* The address of element `first`. */
 static inline void *tensor_at(const struct op_tensor *tensor, int64_t first)
 {
     return (char *)tensor->data + first * (int64_t)wk_dtype_bytes(tensor->type);

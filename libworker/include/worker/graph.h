@@ -17,11 +17,11 @@
  * wk_graph_model returns the error. So a program checks once, at the end.
  *
  * Shapes. A tensor has up to WK_TENSOR_DIMS_MAX dimensions, row-major. Sizes are fixed, except two:
- * WK_SAMPLES, the samples of a batch, and WK_LENGTH, for models whose samples have a free length.
+ * WK_SAMPLES, the samples of a batch, and WK_LENGTH, for models of samples with a free length.
  * Both may differ from batch to batch, up to the maximum that the loader and the options set.
  *
  * Types. Parameters, gradients and losses are f32. Under mixed_precision the library chooses the
- * type in which other values are kept; a graph does not say it.
+ * type in which other values are kept; it is no part of a graph.
  *
  * Ownership. A graph owns its tensors; names and shapes are copied. wk_graph_model takes the graph
  * over, also when it fails. One thread per graph; two graphs are independent.
