@@ -96,8 +96,9 @@ struct objects {
     struct wk_optimizer *optimizer;
 };
 
-static void make(const struct rehearsed *rehearsed, struct wk_context *ctx, struct objects *o)
+static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struct objects *o)
 {
+    struct wk_buffer buffer = {.name = "w", .dims = 1, .shape = {4}};
     char text[TEXT];
     uint64_t state = 12345;
     for (int i = 0; i < TEXT; i++) {
@@ -107,14 +108,13 @@ static void make(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
     CHECK(wk_source_bytes(ctx, text, TEXT, &o->source) == 0);
     struct wk_loader_options options = {.source = o->source, .length = LENGTH, .batch = BATCH};
     CHECK(wk_loader_new(ctx, &options, &o->loader) == 0);
-    o->model = model_new(rehearsed->model);
+    if (rehearsed->custom)
+        CHECK(wk_custom_new(&buffer, 1, &o->model) == 0);
+    else
+        o->model = model_new(rehearsed->model);
     o->optimizer = optimizer_of(rehearsed->optimizer);
     CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
-    int rc =
-        wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
-    if (rc)
-        fprintf(stderr, "%s\n", wk_last_error(ctx));
-    CHECK(rc == 0);
+    return wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
 }
 
 static void drop(struct objects *o)
@@ -159,17 +159,39 @@ static void take_weights(struct wk_context *ctx, struct rehearsed_result *ret)
                      NULL) == 0);
 }
 
-void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret)
+static struct wk_context *context_of(const struct rehearsed *rehearsed)
 {
     struct wk_context *ctx;
-    struct objects objects = {0};
     struct wk_options options = {.settings = rehearsed->settings,
                                  .n_settings = rehearsed->n_settings};
     struct context_seams seams = {
         .environment = &empty, .quiet = true, .device = rehearsed->device};
-    memset(ret, 0, sizeof(*ret));
     CHECK(context_open(&options, &seams, &ctx) == 0);
-    make(rehearsed, ctx, &objects);
+    return ctx;
+}
+
+int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part)
+{
+    struct objects objects = {0};
+    struct wk_context *ctx = context_of(rehearsed);
+    int rc = make(rehearsed, ctx, &objects);
+    if (!strstr(wk_last_error(ctx), part))
+        fprintf(stderr, "%d: %s\n", rc, wk_last_error(ctx));
+    CHECK(strstr(wk_last_error(ctx), part));
+    CHECK(wk_close(ctx) != 0);
+    drop(&objects);
+    return rc;
+}
+
+void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret)
+{
+    struct objects objects = {0};
+    struct wk_context *ctx = context_of(rehearsed);
+    memset(ret, 0, sizeof(*ret));
+    int rc = make(rehearsed, ctx, &objects);
+    if (rc)
+        fprintf(stderr, "%s\n", wk_last_error(ctx));
+    CHECK(rc == 0);
     loop(rehearsed, ctx, &objects, ret);
     ret->skipped = wk_skipped_steps(ctx);
     if (wk_status(ctx))

@@ -32,6 +32,7 @@ struct rehearsed {
     int n_settings;
     const char *loads;     /* a folder of weights to begin with; NULL: the seed's */
     const char *saves;     /* where to leave them at the end; NULL: nowhere */
+    bool custom;           /* a model with passes of the program's own instead */
     bool finds;            /* calls wk_find_batch */
     bool clips;            /* calls wk_clip_grad_norm */
     bool asks;             /* for each loss and norm: waits in the middle of a step */
@@ -52,5 +53,8 @@ struct rehearsed_result {
 
 /* Train to the end, which must be a good one. */
 void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret);
+
+/* Only prepare it, which must fail: the error's code. Its sentence has `part`. */
+int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part);
 
 #endif

@@ -165,6 +165,38 @@ static void weights_are_loaded_and_batches_found(void)
     tmpdir_remove(&dir);
 }
 
+/* And all memory of the device is freed. */
+static void what_needs_memory_of_the_host_is_refused(void)
+{
+    struct tmpdir dir = tmpdir_make();
+    struct rehearsal_options options = {.seed = 1};
+    struct rehearsed rehearsed = {.optimizer = REHEARSED_ADAMW};
+    struct rehearsed own = rehearsed;
+    set(&rehearsed, "offload.dir", dir.path);
+    CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
+    CHECK(rehearsed_refusal(&rehearsed, "offloaded state is in the host's memory, which device "
+                                        "rehearsal does not use") == WK_EUNSUPPORTED);
+    own.custom = true;
+    own.device = rehearsed.device;
+    CHECK(rehearsed_refusal(&own, "a model of kind custom computes in the host's memory, and not "
+                                  "on device rehearsal") == WK_EUNSUPPORTED);
+    device_free(rehearsed.device);
+    tmpdir_remove(&dir);
+}
+
+/* A device without memory for all of it, wherever that is noticed. */
+static void a_device_that_is_full_is_an_error(void)
+{
+    struct rehearsed rehearsed = {.optimizer = REHEARSED_ADAMW};
+    set(&rehearsed, "mixed_precision", "bf16");
+    for (size_t bytes = 0; bytes < 64 << 10; bytes += 4 << 10) {
+        struct rehearsal_options options = {.seed = 1, .memory_bytes = bytes + 1};
+        CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
+        CHECK(rehearsed_refusal(&rehearsed, "memory") == WK_ENOMEM);
+        device_free(rehearsed.device);
+    }
+}
+
 int main(void)
 {
     every_model_trains();
@@ -173,6 +205,8 @@ int main(void)
     an_overflow_skips_the_update();
     a_step_waits_once();
     weights_are_loaded_and_batches_found();
+    what_needs_memory_of_the_host_is_refused();
+    a_device_that_is_full_is_an_error();
     printf("ok trainings_on_the_rehearsal_device_are_the_cpus\n");
     return 0;
 }
