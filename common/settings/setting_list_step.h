@@ -23,8 +23,8 @@
     X(ACCUMULATION, "gradient_accumulation_steps", INTEGER, OF_JOB, "1", 1, 65536, NULL,           \
       "batches per optimizer step")                                                                \
     X(BY_TOKENS, "accumulate_by_tokens", BOOL, OF_JOB, "false", 0, 0, NULL,                        \
-      "weigh a step's batches by their number of tokens, not equally: an epoch's last one may "    \
-      "be smaller")                                                                                \
+      "weigh a step's batches by their number of tokens, not equally, in a program's own "         \
+      "passes; our models always do")                                                              \
     X(MESH_DP, "mesh.dp", INTEGER, OF_JOB, "0", 0, 65536, NULL, "data-parallel ranks")             \
     X(MESH_DP_REPLICATE, "mesh.dp_replicate", INTEGER, OF_JOB, "0", 0, 65536, NULL,                \
       "replicas of a sharded model")                                                               \

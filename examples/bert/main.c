@@ -97,8 +97,7 @@ static struct wk_graph *bert(void)
     wk_graph_block(g, "head");
     x = wk_layer_linear(x, "head", VOCAB);
     wk_graph_output(g, "logits", x);
-    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL),
-                  &(struct wk_loss){.weight = 1.0 / HIDDEN, .per = WK_PER_SAMPLE});
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL), NULL);
     return g;
 }
 

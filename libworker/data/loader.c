@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "libworker/data/ahead.h"
 #include "libworker/data/share.h"
 #include "libworker/data/split.h"
 
@@ -76,6 +77,8 @@ void wk_loader_free(struct wk_loader *loader)
     list_remove(&loader->made);
     wk_source_free(loader->opened);
     free(loader->arrays.memory);
+    ahead_fini(loader);
+    free(loader->counts);
     free(loader);
 }
 
@@ -101,63 +104,113 @@ bool loader_at_end(const struct wk_loader *loader)
            (options->batches && batches_dealt(loader) >= options->batches);
 }
 
+/* A global batch without its values. */
+struct dealt {
+    int64_t position, global; /* samples */
+    int64_t first, count;     /* of them, this rank's share */
+    struct share_size all, own;
+    int64_t next; /* position of the batch after it */
+};
+
+/* The part that drop_last omits is skipped with the last batch, so that the cursor of an epoch's
+ * end is its multiple. */
+static int deal_at(struct wk_loader *loader, const struct loader_place *place, int64_t position,
+                   struct dealt *ret, struct error *err)
+{
+    int64_t at = position % loader->samples, left = dealt_per_epoch(loader) - at;
+    int64_t global = left < loader->options.batch ? left : loader->options.batch;
+    *ret = (struct dealt){.position = position, .global = global};
+    ret->next = position + (left == global ? loader->samples - at : global);
+    split_share(global, place->rank, place->world, &ret->first, &ret->count);
+    int rc = share_measure(loader, position, global, &ret->all, err);
+    if (rc)
+        return rc;
+    return share_measure(loader, position + ret->first, ret->count, &ret->own, err);
+}
+
+static struct share_range range_of(const struct dealt *dealt)
+{
+    return (struct share_range){dealt->position + dealt->first, dealt->count, dealt->all.length};
+}
+
+static struct wk_batch batch_of(const struct dealt *dealt)
+{
+    return (struct wk_batch){
+        .samples = dealt->count,
+        .length = dealt->all.length,
+        .position = dealt->position,
+        .global_samples = dealt->global,
+        .denominator = dealt->all.divisor > 0 ? dealt->all.divisor : 1,
+        .first = dealt->first,
+    };
+}
+
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err)
 {
+    struct dealt dealt;
     /* A position from another batch size may be in the part that drop_last omits. */
     if (loader->cursor % loader->samples >= dealt_per_epoch(loader))
         loader->cursor += loader->samples - loader->cursor % loader->samples;
     if (loader_at_end(loader))
         return 0;
-    int64_t position = loader->cursor;
-    int64_t left = dealt_per_epoch(loader) - position % loader->samples;
-    int64_t global = left < loader->options.batch ? left : loader->options.batch;
-    int64_t first, count;
-    split_share(global, place->rank, place->world, &first, &count);
-    struct share_size all, own;
-    int rc = share_measure(loader, position, global, &all, err);
-    if (!rc)
-        rc = share_measure(loader, position + first, count, &own, err);
-    if (!rc)
-        rc = share_read(loader, position + first, count, all.length, err);
+    int64_t left = dealt_per_epoch(loader) - loader->cursor % loader->samples;
+    int rc = deal_at(loader, place, loader->cursor, &dealt, err);
     if (rc)
         return rc;
-    loader->batches_after = (left - global + loader->options.batch - 1) / loader->options.batch;
-    loader->cursor = position + global;
-    int64_t limit = loader->options.batches;
+    struct share_range range = range_of(&dealt);
+    rc = ahead_take(loader, &range) ? 0 : share_read(loader, &loader->arrays, &range, err);
+    if (rc)
+        return rc;
+    int64_t batch = loader->options.batch, limit = loader->options.batches;
+    loader->batches_after = (left - dealt.global + batch - 1) / batch;
+    loader->cursor = dealt.position + dealt.global;
     if (limit && loader->batches_after > limit - batches_dealt(loader))
         loader->batches_after = limit - batches_dealt(loader);
-    /* The part that drop_last omits is skipped here, so that the cursor of an epoch's end is its
-     * multiple. */
-    if (left == global)
-        loader->cursor += loader->samples - dealt_per_epoch(loader);
-    *ret = (struct wk_batch){
-        .samples = count,
-        .length = all.length,
-        .position = position,
-        .global_samples = global,
-        .denominator = all.divisor > 0 ? all.divisor : 1,
-        .first = first,
-    };
-    share_show(loader, ret);
-    loader->own = own.divisor;
+    loader->cursor = dealt.next;
+    *ret = batch_of(&dealt);
+    share_show(loader, &loader->arrays, ret);
+    loader->own = dealt.own.divisor;
     loader->last = *ret;
     return 1;
+}
+
+int64_t loader_look_begin(struct wk_loader *loader)
+{
+    ahead_forget(loader);
+    return loader->cursor;
+}
+
+int loader_look(struct wk_loader *loader, const struct loader_place *place, bool values,
+                int64_t *position, struct loader_share *ret, struct error *err)
+{
+    struct dealt dealt;
+    int rc = deal_at(loader, place, *position, &dealt, err);
+    if (rc)
+        return rc;
+    struct share_range range = range_of(&dealt);
+    struct loader_arrays *arrays = NULL;
+    rc = values ? ahead_read(loader, &range, &arrays, err) : 0;
+    if (rc)
+        return rc;
+    *position = dealt.next;
+    *ret = (struct loader_share){batch_of(&dealt), dealt.own.divisor};
+    if (arrays)
+        share_show(loader, arrays, &ret->batch);
+    return 0;
 }
 
 /* Over the last batch and those after it, also past the end of an epoch. A wrong length is reported
  * when its batch is dealt. */
 static double mean_of(struct wk_loader *loader, int batches)
 {
-    int64_t per_epoch = dealt_per_epoch(loader), position = loader->last.position;
+    int64_t position = loader->last.position;
     double sum = 0;
     for (int i = 0; i < batches; i++) {
-        struct share_size size;
-        int64_t at = position % loader->samples, left = per_epoch - at;
-        int64_t global = left < loader->options.batch ? left : loader->options.batch;
-        (void)share_measure(loader, position, global, &size, NULL);
-        sum += size.divisor;
-        position += left == global ? loader->samples - at : global;
+        struct dealt dealt;
+        (void)deal_at(loader, &(struct loader_place){0, 1}, position, &dealt, NULL);
+        sum += dealt.all.divisor;
+        position = dealt.next;
     }
     return sum > 0 ? sum / batches : 1;
 }

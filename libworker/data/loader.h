@@ -24,6 +24,17 @@ struct loader_arrays {
     struct wk_batch_tensor tensors[WK_FIELDS_MAX]; /* of rows: what the batch shows */
 };
 
+/* Samples to read, padded to `length`. */
+struct share_range {
+    int64_t position, count, length;
+};
+
+/* A share that was read before it is dealt (ahead.h). */
+struct loader_ahead {
+    struct loader_arrays arrays;
+    struct share_range range; /* in them; count 0: none */
+};
+
 struct wk_loader {
     struct wk_loader_options options;
     struct wk_source *opened; /* freed with the loader; NULL where the source is the program's */
@@ -34,10 +45,13 @@ struct wk_loader {
     struct permutation order; /* of epoch `order_epoch` */
     int64_t order_epoch;      /* -1: none yet */
     struct loader_arrays arrays;
+    struct loader_ahead *ahead;
+    int n_ahead, ahead_capacity;
     struct wk_batch last;  /* dealt last; all zeros before one */
     double own;            /* what this rank's share of it adds to its denominator */
     int64_t batches_after; /* global batches of the epoch after it */
     double mean;           /* denominator of its step's batches on average; see loader_weigh */
+    struct counts *counts; /* what its batches' losses are divided by; kept by step/, freed here */
     void *owner;           /* the context it was prepared in; kept by step/ */
     const void *owned_by;  /* the context that frees it, or NULL; kept by step/ */
     void *maker;           /* the open context it was made in, or NULL; kept by step/ */
@@ -49,12 +63,26 @@ struct loader_place {
     int rank, world;
 };
 
+struct loader_share {
+    struct wk_batch batch;
+    double own;
+};
+
 int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, struct error *err);
 
 /* Deal the next global batch. 1: *ret has this rank's share of it; 0: all epochs are over;
  * otherwise an error. The batch's arrays belong to the loader until the next call. */
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
+
+/* Look at batches that come after the last one dealt, which stay to be dealt. loader_look_begin
+ * forgets what was read ahead and returns where to begin. loader_look returns the batch at
+ * *position, with what this rank's share adds to its denominator, and moves on. With `values` it
+ * also reads the share; the batch shows it until the next call. Look no further than an epoch's
+ * end. WK_ENOMEM, or the program's error. */
+int64_t loader_look_begin(struct wk_loader *loader);
+int loader_look(struct wk_loader *loader, const struct loader_place *place, bool values,
+                int64_t *position, struct loader_share *ret, struct error *err);
 
 /* Weight the last batch by its tokens, or of rows without targets by its samples: its denominator
  * becomes the mean one of the `window` batches of its step. The mean of the batches' losses is then

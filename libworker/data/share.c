@@ -61,9 +61,9 @@ int share_measure(struct wk_loader *loader, int64_t position, int64_t count, str
 }
 
 /* Contents are not kept. */
-static int reserve(struct wk_loader *loader, int64_t samples, struct error *err)
+static int reserve(const struct wk_loader *loader, struct loader_arrays *arrays, int64_t samples,
+                   struct error *err)
 {
-    struct loader_arrays *arrays = &loader->arrays;
     size_t bytes = 0, sample = share_sample_bytes(loader);
     if (samples <= arrays->capacity)
         return 0;
@@ -86,48 +86,49 @@ static int reserve(struct wk_loader *loader, int64_t samples, struct error *err)
     return 0;
 }
 
-static void read_text(struct wk_loader *loader, int64_t sample, int64_t to)
+static void read_text(const struct wk_loader *loader, const struct loader_arrays *arrays,
+                      int64_t sample, int64_t to)
 {
     int64_t length = loader->length, first = sample * length;
-    int32_t *tokens = loader->arrays.data[TOKENS], *targets = loader->arrays.data[TARGETS];
+    int32_t *tokens = arrays->data[TOKENS], *targets = arrays->data[TARGETS];
     source_read(loader->options.source, first, length, tokens + to * length);
     source_read(loader->options.source, first + 1, length, targets + to * length);
 }
 
-static int read_rows(const struct wk_loader *loader, struct row_at *at, int64_t to,
-                     struct error *err)
+static int read_rows(const struct rows *rows, const struct loader_arrays *arrays,
+                     struct row_at *at, int64_t to, struct error *err)
 {
-    const struct rows *rows = loader->options.source->rows;
     void *fields[WK_FIELDS_MAX];
     for (int i = 0; i < rows->given.n_fields; i++)
-        fields[i] = (unsigned char *)loader->arrays.data[i] +
+        fields[i] = (unsigned char *)arrays->data[i] +
                     (size_t)to * field_bytes(&rows->fields[i], at->length);
     int rc = rows_length_of(rows, at->sample, &at->own, err);
     return rc ? rc : rows_read(rows, at, fields, err);
 }
 
-int share_read(struct wk_loader *loader, int64_t position, int64_t count, int64_t length,
-               struct error *err)
+int share_read(struct wk_loader *loader, struct loader_arrays *arrays,
+               const struct share_range *range, struct error *err)
 {
-    int rc = reserve(loader, count, err);
-    for (int64_t i = 0; i < count && !rc; i++) {
-        int64_t sample = sample_at(loader, position + i);
+    const struct rows *rows = loader->options.source->rows;
+    int rc = reserve(loader, arrays, range->count, err);
+    for (int64_t i = 0; i < range->count && !rc; i++) {
+        int64_t position = range->position + i, sample = sample_at(loader, position);
         struct row_at at = {.sample = sample,
-                            .epoch = (position + i) / loader->samples,
+                            .epoch = position / loader->samples,
                             .seed = loader->options.seed,
-                            .length = length};
-        if (loader->options.source->rows)
-            rc = read_rows(loader, &at, i, err);
+                            .length = range->length};
+        if (rows)
+            rc = read_rows(rows, arrays, &at, i, err);
         else
-            read_text(loader, sample, i);
+            read_text(loader, arrays, sample, i);
     }
     return rc;
 }
 
-void share_show(struct wk_loader *loader, struct wk_batch *batch)
+void share_show(const struct wk_loader *loader, struct loader_arrays *arrays,
+                struct wk_batch *batch)
 {
     const struct rows *rows = loader->options.source->rows;
-    struct loader_arrays *arrays = &loader->arrays;
     int tokens = rows ? rows->tokens : TOKENS, targets = rows ? rows->targets : TARGETS;
     batch->tokens = tokens < 0 ? NULL : arrays->data[tokens];
     batch->targets = targets < 0 ? NULL : arrays->data[targets];

@@ -19,12 +19,13 @@ int share_measure(struct wk_loader *loader, int64_t position, int64_t count, str
 /* Bytes of the longest sample in a batch. */
 size_t share_sample_bytes(const struct wk_loader *loader);
 
-/* Read these samples, padded to `length`, into the loader's arrays, which grow for it. WK_ENOMEM,
- * or the error of the program's read. */
-int share_read(struct wk_loader *loader, int64_t position, int64_t count, int64_t length,
-               struct error *err);
+/* Read these samples into the arrays, which grow for it. WK_ENOMEM, or the error of the program's
+ * read. */
+int share_read(struct wk_loader *loader, struct loader_arrays *arrays,
+               const struct share_range *range, struct error *err);
 
-/* Let the batch show the loader's arrays; its length is set already. */
-void share_show(struct wk_loader *loader, struct wk_batch *batch);
+/* Let the batch show the arrays; its length is set already. */
+void share_show(const struct wk_loader *loader, struct loader_arrays *arrays,
+                struct wk_batch *batch);
 
 #endif

@@ -18,8 +18,8 @@ static const struct wk_batch_tensor *tensor_named(const struct wk_batch *batch, 
 }
 
 /* The program's own arrays are preferred to the loader's. */
-static struct wk_batch_tensor find(const struct wk_graph *graph, const struct wk_batch *batch,
-                                   int index)
+struct wk_batch_tensor batch_find(const struct wk_graph *graph, const struct wk_batch *batch,
+                                  int index)
 {
     const char *name = graph->inputs[index]->name;
     const struct wk_batch_tensor *own = tensor_named(batch, name);
@@ -35,7 +35,7 @@ static struct wk_batch_tensor find(const struct wk_graph *graph, const struct wk
 
 const void *batch_input(const struct wk_graph *graph, const struct wk_batch *batch, int index)
 {
-    return find(graph, batch, index).data;
+    return batch_find(graph, batch, index).data;
 }
 
 bool batch_has_inputs(const struct wk_graph *graph, const struct wk_batch *batch, uint64_t inputs)
@@ -46,7 +46,7 @@ bool batch_has_inputs(const struct wk_graph *graph, const struct wk_batch *batch
     return has;
 }
 
-static int64_t elements(const struct wk_tensor *tensor, const struct sizes *sizes)
+int64_t batch_elements(const struct wk_tensor *tensor, const struct sizes *sizes)
 {
     int64_t count = 1;
     for (int i = 0; i < tensor->dims; i++)
@@ -61,7 +61,7 @@ static int check_indices(const struct wk_graph *graph, const struct wk_batch *ba
     const struct op_row *row = node->row;
     const struct wk_tensor *input = tensor_base(node->in[row->index_input - 1]);
     const int32_t *index = batch_input(graph, batch, input->index);
-    int64_t bound = row->index_bound(node), count = index ? elements(input, sizes) : 0;
+    int64_t bound = row->index_bound(node), count = index ? batch_elements(input, sizes) : 0;
     for (int64_t i = 0; i < count; i++) {
         if ((index[i] >= 0 && index[i] < bound) || (row->index_ignores && index[i] == WK_IGNORED))
             continue;
@@ -75,7 +75,7 @@ static int check_indices(const struct wk_graph *graph, const struct wk_batch *ba
 static int check_size(const struct wk_tensor *input, const struct wk_batch_tensor *found,
                       int64_t length, struct error *err)
 {
-    int64_t wanted = elements(input, &(struct sizes){1, length});
+    int64_t wanted = batch_elements(input, &(struct sizes){1, length});
     if (!found->elements || found->elements == wanted)
         return 0;
     return error_set(err, WK_EINVAL,
@@ -99,7 +99,7 @@ static int refuse_missing(const struct wk_batch *batch, const char *name, struct
 static int check_input(const struct wk_graph *graph, const struct wk_batch *batch, int index,
                        bool needed, struct error *err)
 {
-    struct wk_batch_tensor found = find(graph, batch, index);
+    struct wk_batch_tensor found = batch_find(graph, batch, index);
     enum wk_dtype type = graph->inputs[index]->type;
     if (!found.data)
         return needed ? refuse_missing(batch, found.name, err) : 0;
@@ -121,47 +121,4 @@ int batch_check(const struct wk_graph *graph, const struct wk_batch *batch,
             rc = check_indices(graph, batch, graph->nodes[i], sizes, err);
     }
     return rc;
-}
-
-double loss_weight(const struct wk_graph *graph, int loss)
-{
-    double weight = graph->losses[loss].options.weight;
-    return weight > 0 || weight < 0 ? weight : 1;
-}
-
-double loss_divisor(const struct wk_graph *graph, const struct wk_batch *batch, int loss)
-{
-    int64_t samples = batch->global_samples > 0 ? batch->global_samples : batch->samples;
-    struct sizes sizes = {samples, batch->length > 0 ? batch->length : 1};
-    double divisor = 0;
-    switch (graph->losses[loss].options.per) {
-    case WK_PER_TARGET:
-        divisor = batch->denominator;
-        break;
-    case WK_PER_SAMPLE:
-        divisor = (double)samples;
-        break;
-    case WK_PER_ELEMENT:
-        divisor = (double)elements(graph->losses[loss].losses, &sizes);
-        break;
-    }
-    return divisor > 0 ? divisor : 1;
-}
-
-/* Of the operation that reads indices nearest to the first such loss. */
-double batch_count(const struct wk_graph *graph, const struct wk_batch *batch)
-{
-    const struct wk_tensor *tensor = graph->n_losses ? graph->losses[0].losses : NULL;
-    while (tensor && tensor->node && !tensor->node->row->index_input)
-        tensor = tensor->node->in[0];
-    if (!tensor || !tensor->node)
-        return (double)batch->samples;
-    const struct wk_tensor *input =
-        tensor_base(tensor->node->in[tensor->node->row->index_input - 1]);
-    const int32_t *targets = batch_input(graph, batch, input->index);
-    struct sizes sizes = {batch->samples, batch->length > 0 ? batch->length : 1};
-    int64_t count = 0, all = targets ? elements(input, &sizes) : 0;
-    for (int64_t i = 0; i < all; i++)
-        count += targets[i] != WK_IGNORED ? 1 : 0;
-    return count > 0 ? (double)count : 1;
 }

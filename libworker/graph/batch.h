@@ -1,10 +1,14 @@
-/* A batch as a graph's inputs and losses read it. Pure. */
+/* A batch as a graph's inputs read it. Pure. */
 #ifndef GRAPH_BATCH_H
 #define GRAPH_BATCH_H
 
 #include <stdbool.h>
 
 #include "libworker/graph/graph.h"
+
+/* What the batch has for input `index`; data NULL: nothing. */
+struct wk_batch_tensor batch_find(const struct wk_graph *graph, const struct wk_batch *batch,
+                                  int index);
 
 /* The array of input `index`, or NULL. */
 const void *batch_input(const struct wk_graph *graph, const struct wk_batch *batch, int index);
@@ -17,11 +21,7 @@ bool batch_has_inputs(const struct wk_graph *graph, const struct wk_batch *batch
 int batch_check(const struct wk_graph *graph, const struct wk_batch *batch,
                 const struct sizes *sizes, bool losses, struct error *err);
 
-/* Targets of the first loss that count; the samples, if it has none. At least 1. */
-double batch_count(const struct wk_graph *graph, const struct wk_batch *batch);
-
-/* A loss' weight, and what its sum is divided by. */
-double loss_weight(const struct wk_graph *graph, int loss);
-double loss_divisor(const struct wk_graph *graph, const struct wk_batch *batch, int loss);
+/* Elements of a tensor. */
+int64_t batch_elements(const struct wk_tensor *tensor, const struct sizes *sizes);
 
 #endif

@@ -324,6 +324,21 @@ void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor 
         graph->outputs[graph->n_outputs++] = output;
 }
 
+/* The denominator is one that can be counted; else a sentence. */
+static bool can_count(struct wk_graph *graph, const char *name, const struct wk_loss *options)
+{
+    const struct wk_tensor *input = options->input;
+    if ((unsigned)options->per > WK_PER_INPUT)
+        graph_refuse(graph, "loss %s: %d is no denominator", name, (int)options->per);
+    else if (options->per != WK_PER_INPUT && input)
+        graph_refuse(graph, "loss %s: an input divides it only with WK_PER_INPUT", name);
+    else if (options->per == WK_PER_INPUT && (!input || input->graph != graph))
+        graph_refuse(graph, "loss %s: WK_PER_INPUT needs an input of this graph", name);
+    else if (options->per == WK_PER_INPUT && tensor_base(input)->kind != TENSOR_INPUT)
+        graph_refuse(graph, "loss %s: its denominator must be an input of the batch", name);
+    return !graph->error.code;
+}
+
 void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *losses,
                    const struct wk_loss *options)
 {
@@ -332,6 +347,8 @@ void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *l
                               .options = options ? *options : (struct wk_loss){0}};
     if (stopped(graph) || !is_value(graph, "loss", name, losses) ||
         !(loss.name = graph_name(graph, "wk_graph_loss", name)))
+        return;
+    if (!can_count(graph, loss.name, &loss.options))
         return;
     if (!losses->trains)
         graph_refuse(graph, "loss %s depends on no parameter that is trained", name);

@@ -98,8 +98,11 @@ void graph_check_whole(struct wk_graph *graph)
         graph->output_inputs = inputs_in(graph, reached);
         for (int i = 0; i < graph->n_tensors; i++)
             reached[i] = false;
-        for (int i = 0; i < graph->n_losses; i++)
+        for (int i = 0; i < graph->n_losses; i++) {
             mark(graph, reached, graph->losses[i].losses);
+            if (graph->losses[i].options.input)
+                mark(graph, reached, graph->losses[i].options.input);
+        }
         graph->loss_inputs = inputs_in(graph, reached);
         check_params(graph, reached);
         check_length(graph);

@@ -7,6 +7,7 @@
 
 #include "libworker/device/device.h"
 #include "libworker/graph/batch.h"
+#include "libworker/graph/count.h"
 #include "libworker/graph/decode.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/pass.h"
@@ -41,15 +42,14 @@ static struct sizes sizes_of(const struct graph_model *m, const struct wk_batch 
 }
 
 /* Wait for the losses: the sum of their means by their weights. */
-static int total_loss(struct graph_model *m, const struct wk_batch *batch, double *ret_loss,
-                      struct error *err)
+static int total_loss(struct graph_model *m, double *ret_loss, struct error *err)
 {
     const double *sums;
     double total = 0;
     numbers_fetch(m->place.numbers, m->place.queue);
     int rc = numbers_wait(m->place.numbers, &sums, err);
     for (int i = 0; i < m->graph->n_losses && !rc; i++)
-        total += sums[i] * loss_weight(m->graph, i) / loss_divisor(m->graph, batch, i);
+        total += sums[i] * loss_weight(m->graph, i) / m->divisors[i];
     if (!rc)
         *ret_loss = total;
     return rc;
@@ -61,13 +61,14 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
     struct graph_model *m = of(model);
     struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
     struct sizes sizes = sizes_of(m, batch);
+    loss_divisors(m->graph, batch, model->divisors, m->divisors);
     int rc = pass_plan(m, &trace, &sizes, &m->waiting, err);
     if (!rc)
         rc = pass_prepare(m, m->waiting, batch, err);
     if (!rc)
         rc = run_launches(&m->run, m->waiting, 0, m->waiting->n_forward, err);
     if (!rc && ret_loss)
-        rc = total_loss(m, batch, ret_loss, err);
+        rc = total_loss(m, ret_loss, err);
     return rc;
 }
 
@@ -96,7 +97,7 @@ static void graph_keep_loss(struct wk_model *model, double *to)
     struct total_args args = {numbers_at(m->place.numbers), to, m->graph->n_losses, {0}, {0}};
     for (int i = 0; i < args.n; i++) {
         args.weights[i] = loss_weight(m->graph, i);
-        args.divisors[i] = loss_divisor(m->graph, &model->batch, i);
+        args.divisors[i] = m->divisors[i];
     }
     struct device_range ranges[] = {
         {args.sums, (size_t)args.n * sizeof(*args.sums), DEVICE_READ},
@@ -114,8 +115,7 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
 {
     struct graph_model *m = of(model);
     for (int i = 0; i < m->graph->n_losses; i++)
-        m->run.seeds[i] =
-            (float)(scale * loss_weight(m->graph, i) / loss_divisor(m->graph, &model->batch, i));
+        m->run.seeds[i] = (float)(scale * loss_weight(m->graph, i) / m->divisors[i]);
     int rc = run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
     if (rc || !m->graph->has_custom)
         return rc;
@@ -189,8 +189,9 @@ static int graph_evaluate(struct wk_model *model, const struct wk_batch *batch, 
     if (rc)
         return rc;
     *ret_loss = 0;
+    loss_divisors(m->graph, batch, model->divisors, m->divisors);
     if (trace.losses)
-        rc = total_loss(m, batch, ret_loss, err);
+        rc = total_loss(m, ret_loss, err);
     if (!rc && asks)
         rc = take_logits(m, plan, logits, outputs, err);
     if (!rc && outputs->losses && trace.losses)
@@ -263,11 +264,6 @@ static int graph_check(const struct wk_model *model, const struct wk_batch *batc
     return batch_check(m->graph, batch, &sizes, losses, err);
 }
 
-static double graph_count(const struct wk_model *model, const struct wk_batch *batch)
-{
-    return batch_count(((const struct graph_model *)model)->graph, batch);
-}
-
 static const struct model_ops graph_ops = {
     .name = "graph",
     .forward = graph_forward,
@@ -277,7 +273,7 @@ static const struct model_ops graph_ops = {
     .free = graph_model_free,
     .reserve = graph_reserve,
     .check = graph_check,
-    .count = graph_count,
+    .count = &graph_count_ops,
     .decode = &graph_decode_ops,
     .move = graph_move,
     .keep_loss = graph_keep_loss,

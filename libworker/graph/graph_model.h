@@ -17,6 +17,7 @@ struct graph_model {
     struct plan *plans[GRAPH_PLANS_KEPT]; /* the last used one first */
     struct plan *waiting;                 /* of the forward pass that waits for its backward pass */
     struct run run;                       /* of the last pass */
+    double divisors[GRAPH_NAMED_MAX];     /* of the losses in it */
     int64_t capacity; /* positions that the cache of a text has room for, while there is one */
     struct place place;
 };

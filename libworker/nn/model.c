@@ -6,6 +6,7 @@
 #include <worker/worker.h>
 
 #include "libworker/device/device.h"
+#include "libworker/nn/count.h"
 #include "libworker/nn/model.h"
 #include "libworker/nn/param.h"
 
@@ -324,17 +325,6 @@ static int check_targets(const struct wk_model *model, const int32_t *targets, i
     return rc;
 }
 
-/* Positions that count, at least 1. */
-static double positions(const struct wk_model *model, const struct wk_batch *batch)
-{
-    int64_t n = 0;
-    if (model->ops->count)
-        return model->ops->count(model, batch);
-    for (int64_t i = 0; i < batch->samples * batch->length && batch->targets; i++)
-        n += batch->targets[i] != WK_IGNORED;
-    return n > 0 ? (double)n : 1;
-}
-
 static int check_texts(const struct wk_model *model, const struct wk_batch *batch, bool losses,
                        struct error *err)
 {
@@ -368,18 +358,14 @@ static int check_batch(const struct wk_model *model, const struct wk_batch *batc
     return (model->ops->check ? model->ops->check : check_texts)(model, batch, losses, err);
 }
 
-/* The batch with the denominator filled in. */
-static int complete_batch(const struct wk_model *model, const struct wk_batch *batch, bool losses,
-                          struct wk_batch *ret, struct error *err)
+int model_check(const struct wk_model *model, const struct wk_batch *batch, bool losses,
+                struct error *err)
 {
     int rc = check_batch(model, batch, losses, err);
     if (rc)
         return rc;
     if (!(batch->denominator >= 0))
         return error_set(err, WK_EINVAL, "the denominator %g is not positive", batch->denominator);
-    *ret = *batch;
-    if (batch->denominator == 0)
-        ret->denominator = batch->samples > 0 ? positions(model, batch) : 1;
     return 0;
 }
 
@@ -387,10 +373,11 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
                   struct error *err)
 {
     model->forward_done = false;
-    int rc = complete_batch(model, batch, true, &model->batch, err);
+    int rc = model_check(model, batch, true, err);
     if (rc)
         return rc;
     double loss = 0;
+    model->batch = *batch;
     if (batch->samples > 0)
         rc = model->ops->forward(model, &model->batch, ret_loss ? &loss : NULL, err);
     if (rc)
@@ -427,13 +414,12 @@ int model_backward(struct wk_model *model, double scale, struct error *err)
 int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                    const struct wk_outputs *outputs, struct error *err)
 {
-    struct wk_batch whole;
     model->forward_done = false;
-    int rc = complete_batch(model, batch, outputs->losses != NULL, &whole, err);
+    int rc = model_check(model, batch, outputs->losses != NULL, err);
     if (rc)
         return rc;
     *ret_loss = 0;
-    return batch->samples == 0 ? 0 : model->ops->evaluate(model, &whole, ret_loss, outputs, err);
+    return batch->samples == 0 ? 0 : model->ops->evaluate(model, batch, ret_loss, outputs, err);
 }
 
 int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,

@@ -78,7 +78,8 @@ struct wk_model {
     uint64_t seed;
     struct model_values values;
     bool forward_done;     /* activations of one forward pass wait for their backward */
-    struct wk_batch batch; /* of that pass, with the denominator filled in */
+    struct wk_batch batch; /* of that pass */
+    const double *divisors; /* of each loss in the next pass (nn/count.h); NULL: the batch's */
 
     /* How it computes; change between passes, and bind before set_compute. */
     const struct low *low; /* products in bf16 or f16; NULL in float */
@@ -157,7 +158,7 @@ void model_announce(struct wk_model *model, int index);
 
 /* Loss of batch->tokens [samples, length] against batch->targets [samples, length]: the
  * cross-entropy summed over all positions except those with target WK_IGNORED, divided by
- * batch->denominator (0: the number of such positions). Keeps the activations for one backward
+ * model->divisors, or batch->denominator (0: such positions). Keeps the activations for a backward
  * pass; their memory grows to the largest batch so far. The batch's arrays must live until then.
  * samples 0 has loss 0. With ret_loss NULL nothing waits for the loss, if there is a keep_loss.
  * WK_EINVAL for a token outside the vocabulary or a length outside 1…context, WK_ESTATE unbound,

@@ -11,6 +11,7 @@
 
 #include "common/base/error.h"
 
+struct count_ops;
 struct decode_ops;
 struct words_ops;
 struct queue;
@@ -30,8 +31,7 @@ struct model_ops {
     /* Whether a batch of at least one sample has what a pass needs; without `losses` it needs no
      * targets. NULL: tokens, and targets, of the vocabulary, at most `context` long. */
     int (*check)(const struct wk_model *, const struct wk_batch *, bool losses, struct error *);
-    /* The divisor of a batch that has none. NULL: its targets that count. */
-    double (*count)(const struct wk_model *, const struct wk_batch *);
+    const struct count_ops *count;   /* nn/count.h; NULL: the losses are the program's own */
     const struct words_ops *words;   /* nn/words.h; NULL: nothing is known of what it computes */
     const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
     void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */

@@ -9,6 +9,7 @@
  *   between two steps     boundary; departure, generation; prepare_objects
  *   one state for all     agree_state, agree_shards; hand_off, member; agree_config, agree_kernels,
  *                         agree_model, agree_memory
+ *   a window is counted   counts
  *   a generation ends     gather, break
  *   a step                window; save, report, state, stop
  *   what there is         bind; compute, owned, prepared, unit, sums, mixed, cut, shards,

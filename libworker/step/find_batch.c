@@ -9,6 +9,7 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
+#include "libworker/step/counts.h"
 #include "libworker/step/memory_budget.h"
 
 enum { TOKEN_BYTES = 2 * sizeof(int32_t), SLACK_BYTES = 16 << 20 };
@@ -37,7 +38,9 @@ static int attempt(const struct wk_loader *loader, const struct wk_batch_search 
         context = unit->model->context > context ? unit->model->context : context;
     }
     /* Other memory of a step: the batch itself, a thread, libraries' temporary memory. */
-    size_t sample = (size_t)context * TOKEN_BYTES, own = loader_sample_bytes(loader);
+    int window = (int)settings_integer(&ctx->settings, SETTING_ACCUMULATION);
+    size_t sample = (size_t)context * TOKEN_BYTES;
+    size_t own = loader_sample_bytes(loader) * (size_t)counts_held(ctx, loader, window);
     size_t rest = SLACK_BYTES + (size_t)samples * (own > sample ? own : sample);
     void *held = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (held == MAP_FAILED)

@@ -1,6 +1,7 @@
 /* wk_next: the batches of loaders (worker/worker.h). */
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
+#include "libworker/step/counts.h"
 #include "libworker/step/gather.h"
 
 static int number_of(const struct wk_context *ctx, const struct wk_loader *loader)
@@ -11,7 +12,7 @@ static int number_of(const struct wk_context *ctx, const struct wk_loader *loade
     return number;
 }
 
-/* A global batch for the step in progress. */
+/* A global batch for the step in progress. The first of a window counts for all of it. */
 static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct wk_batch *batch)
 {
     int number = number_of(ctx, loader);
@@ -21,9 +22,11 @@ static void take_batch(struct wk_context *ctx, struct wk_loader *loader, struct 
         int64_t wanted = settings_integer(&ctx->settings, SETTING_ACCUMULATION);
         ctx->step.window = (int)(left < wanted ? left : wanted);
     }
+    bool begins = (ctx->step.dealt[number] - 1) % ctx->step.window == 0;
+    if (begins && !counts_window(ctx, loader, ctx->step.window))
+        return;
     if (settings_integer(&ctx->settings, SETTING_BY_TOKENS))
-        batch->denominator = loader_weigh(loader, ctx->step.window,
-                                          (ctx->step.dealt[number] - 1) % ctx->step.window == 0);
+        batch->denominator = loader_weigh(loader, ctx->step.window, begins);
     ctx->step.tokens += batch->denominator;
     if (ctx->step.weighed)
         ctx->step.weight = 0;
@@ -93,6 +96,10 @@ bool wk_next(struct wk_loader *loader, struct wk_batch *ret_batch)
         loader->cursor = cursor; /* this batch has no effect */
     else if (training)
         take_batch(ctx, loader, ret_batch);
+    else if (!counts_window(ctx, loader, 1))
+        return end_of(loader);
+    if (ctx->failure.sticky.code)
+        return end_of(loader);
     /* The program's own passes read parameters at any time. */
     units_gather(ctx);
     return true;

@@ -6,23 +6,27 @@
 #include "libworker/step/blocks.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
+#include "libworker/step/counts.h"
 #include "libworker/step/gather.h"
 
-static bool is_dealt(const struct wk_context *ctx, const struct wk_batch *batch)
+/* The loader that dealt the batch, or NULL. */
+static const struct wk_loader *dealer_of(const struct wk_context *ctx, const struct wk_batch *batch)
 {
     for (int i = 0; i < ctx->prepared.n_loaders; i++)
         if (loader_dealt(ctx->prepared.loaders[i], batch))
-            return true;
-    return false;
+            return ctx->prepared.loaders[i];
+    return NULL;
 }
 
-/* A forward pass, or with `outputs` an evaluation; ret_loss NULL: of which nobody asks for the
- * loss. */
+/* A forward pass, or with `outputs` an evaluation, of a batch that `dealer` dealt. ret_loss NULL: the
+ * loss is not asked for. */
 static void run_forward(struct unit *unit, const struct wk_batch *batch,
-                        const struct wk_outputs *outputs, double *ret_loss)
+                        const struct wk_loader *dealer, const struct wk_outputs *outputs,
+                        double *ret_loss)
 {
     struct wk_context *ctx = unit->ctx;
     struct error err = {0};
+    unit->model->divisors = counts_of(unit, dealer);
     profile_begin(&ctx->reports.profile, PROFILE_FORWARD);
     strategy_use(&unit->strategy, ctx->group.comm);
     int rc = outputs ? model_evaluate(unit->model, batch, ret_loss, outputs, &err)
@@ -36,13 +40,14 @@ static void run_forward(struct unit *unit, const struct wk_batch *batch,
 /* A loss that is not asked for stays on the device: nothing waits for it. */
 static void forward(struct unit *unit, const struct wk_batch *batch, double *ret_loss)
 {
-    run_forward(unit, batch, NULL, ret_loss);
+    const struct wk_loader *dealer = dealer_of(unit->ctx, batch);
+    run_forward(unit, batch, dealer, NULL, ret_loss);
     unit->pass_loss = ret_loss ? *ret_loss : 0;
     unit->keeps_loss = !ret_loss && !context_idle(unit->ctx);
     if (unit->keeps_loss)
         sums_keep_loss(unit);
     unit->has_loss = true;
-    unit->on_dealt = is_dealt(unit->ctx, batch);
+    unit->on_dealt = dealer || unit->counts.left > 0;
 }
 
 int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss)
@@ -76,10 +81,43 @@ int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, double *re
     if (!ctx->failure.sticky.code)
         outputs_clear(model, batch, outputs);
     if (!context_idle(ctx))
-        run_forward(unit, batch, outputs, &loss);
+        run_forward(unit, batch, dealer_of(ctx, batch), outputs, &loss);
     if (ret_loss)
         *ret_loss = loss;
     return ctx->failure.sticky.code;
+}
+
+/* A batch of no samples may lack everything. */
+static int check_batches(const struct unit *unit, const struct wk_batch *batches, int n,
+                         struct error *err)
+{
+    if (!unit->model->ops->count)
+        return error_set(err, WK_EINVAL,
+                         "wk_count_batches of a model whose passes are the program's own");
+    if (!batches || n < 1)
+        return error_set(err, WK_EINVAL, "wk_count_batches was given no batches");
+    if (unit->micro > 0)
+        return error_set(err, WK_ESTATE,
+                         "wk_count_batches inside a window: call it before the first wk_forward of "
+                         "the window, with all its batches");
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++)
+        rc = model_check(unit->model, &batches[i], true, err);
+    return rc;
+}
+
+int wk_count_batches(struct wk_model *model, const struct wk_batch *batches, int n)
+{
+    struct unit *unit = unit_of_model(model);
+    struct error err = {0};
+    if (!unit)
+        return unit_missing(model, WK_OBJECT_MODEL, "wk_count_batches");
+    struct wk_context *ctx = unit->ctx;
+    if (!context_trains(ctx))
+        return ctx->failure.sticky.code;
+    if (check_batches(unit, batches, n, &err))
+        return context_misuse(ctx, &err);
+    return context_result(ctx, counts_own(unit, batches, n));
 }
 
 int wk_set_loss(struct wk_model *model, double loss)

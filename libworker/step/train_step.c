@@ -147,7 +147,8 @@ static int step(struct unit *unit)
     struct error err = {0};
     ctx->step.skipped = false;
     bool again = window_was_taken(unit);
-    if (again || (ctx->step.ends && unit->weights == 0 && !unit->on_dealt))
+    bool has_data = unit->weights > 0 || unit->counts.batches || unit->on_dealt;
+    if (again || (ctx->step.ends && !has_data))
         return leave_out(unit, again);
     struct sums_result result;
     int rc = sums_judge(unit);

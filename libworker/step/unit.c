@@ -58,5 +58,6 @@ void unit_clear(struct unit *unit)
     unit->micro = 0;
     unit->begun = false;
     unit->weights = 0;
+    unit->counts.batches = unit->counts.left = 0;
     unit->joined = 0; /* another window on the same data has the same weight */
 }

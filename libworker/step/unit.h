@@ -17,6 +17,7 @@
 #include <worker/worker.h>
 
 #include "libworker/checkpoint/numbers.h"
+#include "libworker/nn/count.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy.h"
@@ -24,6 +25,13 @@
 #include "libworker/step/sums.h"
 
 struct wk_context;
+
+/* Denominators of the program's own batches (counts.h). */
+struct own_counts {
+    int batches; /* counted in this window; 0: none */
+    int left;    /* passes that are still to come of them */
+    double divisors[MODEL_LOSSES_MAX];
+};
 
 struct unit {
     struct wk_context *ctx;
@@ -44,7 +52,8 @@ struct unit {
     double weights;   /* of all ranks, from wk_join; else 0 */
     struct window_sums sums;
     uint64_t joined; /* the last wk_join counted in it; 0 before one */
-    bool on_dealt;   /* the pass uses a loader's batch, which has its own divisor */
+    bool on_dealt;   /* the pass's batch was counted, or a loader's: it has its own divisor */
+    struct own_counts counts;
 
     /* The step in progress. */
     int passed;                  /* windows closed since it began, or began again */

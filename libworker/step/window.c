@@ -154,6 +154,8 @@ int window_end_pass(struct unit *unit, struct error *err)
     sums_add_loss(unit, &pass);
     if (unit->has_loss)
         unit->sums.said.losses++;
+    if (unit->counts.left > 0)
+        unit->counts.left--;
     window_forget_loss(unit);
     return sums_begun(&unit->sums) ? sums_say(unit, err) : 0;
 }
@@ -166,6 +168,8 @@ void window_forget_loss(struct unit *unit)
 
 double window_weight(const struct unit *unit)
 {
+    if (unit->counts.batches)
+        return unit->counts.batches;
     return unit->weights > 0 ? unit->weights : unit->micro;
 }
 

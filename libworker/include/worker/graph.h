@@ -120,17 +120,37 @@ WK_API void wk_graph_max_length(struct wk_graph *graph, int64_t length);
  * vocab] can be evaluated and generate text as wk_gpt_new's can. */
 WK_API void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor *value);
 
-/* The divisor of a sum of losses. */
-enum wk_per { WK_PER_TARGET, WK_PER_SAMPLE, WK_PER_ELEMENT };
+/* The denominator of a loss: what its sum is divided by.
+ *
+ * TARGET   targets that are not WK_IGNORED, of the operation nearest to the loss that leaves them
+ *          out: cross-entropy or gather_rows. Without one, the batch's `denominator`.
+ * SAMPLE   samples
+ * ELEMENT  elements of `losses`
+ * INPUT    the sum of an input of the batch, such as a mask or weights: >= 0
+ *
+ * It is counted over all ranks and over all batches of an accumulation window, before the first
+ * backward pass of the window. So masks that are uneven over ranks and batches give what one
+ * process with all of these samples gives. A loss of which nothing counts is 0.
+ *
+ * Details
+ * - Batches of a loader are counted when wk_next deals the first one of a window. TARGET and INPUT
+ *   then read the others ahead, and the ranks add up what they counted in one message. Texts,
+ *   samples and elements are known without either.
+ * - Other batches, and those whose arrays the program changed, are counted by wk_count_batches
+ *   (worker/worker.h). Without it a pass divides by what its own batch has: TARGET by
+ *   `denominator`, or the targets of this rank's share if that is 0.
+ */
+enum wk_per { WK_PER_TARGET, WK_PER_SAMPLE, WK_PER_ELEMENT, WK_PER_INPUT };
 
-/* Zeroed: weight 1, per target that is not WK_IGNORED. */
+/* Zeroed: weight 1, per target. */
 struct wk_loss {
     double weight; /* 0 counts as 1 */
     enum wk_per per;
+    struct wk_tensor *input; /* of WK_PER_INPUT; else NULL */
 };
 
-/* Add a loss: the sum of all elements of `losses`, divided by its denominator over the global batch
- * and the accumulation window. What is trained is the sum of all losses by their weights. */
+/* Add a loss: the sum of all elements of `losses`, divided by its denominator. What is trained is
+ * the sum of all losses by their weights. */
 WK_API void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *losses,
                           const struct wk_loss *options);
 

@@ -79,10 +79,11 @@ struct wk_batch {
     int64_t length;
     int64_t position;       /* global sample number of the global batch's first sample */
     int64_t global_samples; /* of all ranks together */
-    /* Divisor of the summed loss; 0 = the number of targets that are not WK_IGNORED (worker/nn.h).
-     * A loader sets it to the tokens of the global batch, or for rows without targets
-     * (worker/rows.h) to its samples. With accumulate_by_tokens it is the mean of those over the
-     * batches of the step. */
+    /* For a program's own passes: a divisor of the summed loss. A loader sets it to the tokens of
+     * the global batch, or for rows without targets (worker/rows.h) to its samples. With
+     * accumulate_by_tokens it is the mean of those over the batches of the step. The losses of a
+     * graph have denominators of their own (worker/graph.h). They use this one in a batch that
+     * was not counted; 0 = the targets of the batch that are not WK_IGNORED. */
     double denominator;
     int64_t first; /* of this share, counted from the global batch's first sample */
     /* [n_tensors]: the rows of a source's fields, or the program's own, of these samples. */

@@ -270,10 +270,23 @@ struct wk_batch_search {
 WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search *search,
                          int64_t *ret_batch);
 
-/* Loss of this rank's share over the global batch's denominator. The ranks' losses add up to the
- * global mean. `ret_loss` may be NULL: then nothing waits for the loss, and wk_step_numbers has the
- * global one. */
+/* Loss of this rank's share over the global batch's denominator: in an accumulation window over the
+ * mean denominator of its batches. The ranks' losses add up to the global mean. `ret_loss` may be
+ * NULL: then nothing waits for the loss, and wk_step_numbers has the global one. */
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
+
+/* Count what the losses are divided by (worker/graph.h), over these batches of all ranks. They are
+ * those of the next `n` passes: all batches of the window. For batches that no loader dealt, or
+ * whose targets or weights the program changed. wk_next counts those of loaders.
+ *
+ * All ranks call it with the same n, also one whose batches have no samples, before the window's
+ * first wk_forward. The batches may be copies; their `denominator` is not used. One message of 8
+ * bytes for each loss. In such a window the weight of wk_join does not count.
+ *
+ * WK_EINVAL for a batch that wk_forward would refuse, no batch, and a custom model. WK_ESTATE
+ * inside a window.
+ */
+WK_API int wk_count_batches(struct wk_model *model, const struct wk_batch *batches, int n);
 
 /* Evaluate the model as it is used: the loss as wk_forward defines it, without dropout and label
  * smoothing, and the per-position values that `outputs` asks for. wk_gather_for_metrics collects

@@ -109,8 +109,7 @@ static struct wk_graph *bert(void)
     struct wk_tensor *position = wk_graph_param(g, "position", WK_SHAPE(LENGTH, WIDTH), &spread);
     x = encoder(g, wk_op_add(x, wk_op_prefix(position)));
     x = wk_layer_linear(wk_layer_norm(x, "norm"), "head", VOCAB);
-    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL),
-                  &(struct wk_loss){.weight = 1.0 / LENGTH, .per = WK_PER_SAMPLE});
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL), NULL);
     return g;
 }
 
