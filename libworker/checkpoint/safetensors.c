@@ -14,7 +14,7 @@ static const struct {
     const char *name;
     enum wk_dtype dtype;
 } types[] = {{"F32", WK_F32}, {"F64", WK_F64}, {"F16", WK_F16}, {"BF16", WK_BF16},
-             {"I32", WK_I32}, {"I64", WK_I64}, {"U8", WK_U8}};
+             {"I32", WK_I32}, {"I64", WK_I64}, {"U8", WK_U8},   {"BOOL", WK_BOOL}};
 
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 

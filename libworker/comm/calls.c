@@ -16,6 +16,12 @@ static bool request_receives(const struct request *rq)
     return rq->kind == KIND_RECV || rq->kind == KIND_SEND_RECV;
 }
 
+static bool request_reduces(const struct request *rq)
+{
+    return rq->kind == KIND_ALL_REDUCE || rq->kind == KIND_REDUCE ||
+           rq->kind == KIND_REDUCE_SCATTER || rq->kind == KIND_REDUCE_SCATTER_V;
+}
+
 /* Buffers that this rank's part of the operation needs are not NULL. */
 static bool has_buffers(const struct wk_comm *comm, const struct request *rq)
 {
@@ -69,6 +75,8 @@ int request_check(struct wk_comm *comm, const struct request *rq)
     int rc = 0;
     if (size == 0)
         return comm_argument_error(comm, WK_EINVAL, "no such element type: %d", (int)rq->dtype);
+    if (rq->dtype == WK_BOOL && request_reduces(rq))
+        return comm_argument_error(comm, WK_EINVAL, "bool is not reduced: send it as u8");
     if ((unsigned)rq->op > WK_MIN)
         return comm_argument_error(comm, WK_EINVAL, "no such reduction: %d", (int)rq->op);
     if (rq->root < 0 || rq->root >= comm->world)

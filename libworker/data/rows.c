@@ -22,6 +22,7 @@ static const struct type_row {
     [WK_I32] = {4, true, -0x1p31, 0x1p31 - 1},
     [WK_I64] = {8, true, -0x1p53, 0x1p53},
     [WK_U8] = {1, true, 0, 255},
+    [WK_BOOL] = {1, true, 0, 1},
 };
 enum { TYPES = sizeof(types) / sizeof(types[0]) };
 
@@ -91,10 +92,16 @@ static int check_field(const struct wk_field *from, int index, struct field *ret
     return rc ? rc : encode_fill(from->fill, ret, err);
 }
 
+/* Tokens or targets, one for each position. */
 static bool is_text(const struct field *field)
 {
-    return field->type == WK_I32 && field->dims == 1 &&
+    return (field->type == WK_I32 || field->type == WK_I64) && field->dims == 1 &&
            (strcmp(field->name, "tokens") == 0 || strcmp(field->name, "targets") == 0);
+}
+
+static bool is_targets(const struct field *field)
+{
+    return is_text(field) && field->varies && field->name[1] == 'a';
 }
 
 /* Which fields vary, and the length that they share. */
@@ -119,13 +126,12 @@ static int settle_length(struct rows *rows, struct error *err)
                              first->name, (long long)first->shape[0], field->name,
                              (long long)field->shape[0]);
         first = first ? first : field;
-        if (is_text(field) && field->name[1] == 'o')
-            rows->tokens = i;
-        else if (is_text(field))
-            rows->targets = i;
+        if (is_targets(field))
+            memcpy(field->fill, &(int64_t){WK_IGNORED}, sizeof(int64_t));
+        rows->by_length = rows->by_length || is_targets(field);
+        if (is_text(field) && field->type == WK_I32)
+            *(is_targets(field) ? &rows->targets : &rows->tokens) = i;
     }
-    if (rows->targets >= 0)
-        memcpy(rows->fields[rows->targets].fill, &(int32_t){WK_IGNORED}, sizeof(int32_t));
     rows->length = first ? first->shape[0] : 0;
     if (rows->given.length_of && !first)
         return error_set(err, WK_EINVAL, "length_of is set, but no field varies");

@@ -25,6 +25,7 @@ struct rows {
     const void *arrays[WK_FIELDS_MAX];
     int64_t length;      /* of the longest sample; 0: no field varies */
     int tokens, targets; /* which fields are the batch's, or -1 */
+    bool by_length;      /* there are targets: positions count, not samples */
 };
 
 int rows_new(const struct wk_row_options *options, struct rows **ret, struct error *err);

@@ -42,7 +42,7 @@ int share_measure(struct wk_loader *loader, int64_t position, int64_t count, str
                   struct error *err)
 {
     const struct rows *rows = loader->options.source->rows;
-    bool by_length = !rows || rows->targets >= 0;
+    bool by_length = !rows || rows->by_length;
     int64_t longest = 1;
     double sum = 0;
     int rc = 0;

@@ -6,6 +6,7 @@
 #include <worker/error.h>
 #include <worker/nn.h>
 
+#include "libworker/graph/element.h"
 #include "libworker/graph/op.h"
 
 static const struct wk_batch_tensor *tensor_named(const struct wk_batch *batch, const char *name)
@@ -59,14 +60,16 @@ static int check_indices(const struct wk_graph *graph, const struct wk_batch *ba
                          const struct node *node, const struct sizes *sizes, struct error *err)
 {
     const struct op_row *row = node->row;
-    const struct wk_tensor *input = tensor_base(node->in[row->index_input - 1]);
-    const int32_t *index = batch_input(graph, batch, input->index);
-    int64_t bound = row->index_bound(node), count = index ? batch_elements(input, sizes) : 0;
+    const struct wk_tensor *input = tensor_input(node->in[row->index_input - 1]);
+    const void *data = batch_input(graph, batch, input->index);
+    int64_t bound = row->index_bound(node), count = data ? batch_elements(input, sizes) : 0;
     for (int64_t i = 0; i < count; i++) {
-        if ((index[i] >= 0 && index[i] < bound) || (row->index_ignores && index[i] == WK_IGNORED))
+        int64_t index = element_whole(data, input->type, i);
+        if ((index >= 0 && index < bound) || (row->index_ignores && index == WK_IGNORED))
             continue;
-        return error_set(err, WK_EINVAL, "input %s: %d at element %lld is outside 0 to %lld (%s)",
-                         input->name, (int)index[i], (long long)i, (long long)bound - 1, row->name);
+        return error_set(err, WK_EINVAL, "input %s: %lld at element %lld is outside 0 to %lld (%s)",
+                         input->name, (long long)index, (long long)i, (long long)bound - 1,
+                         row->name);
     }
     return 0;
 }

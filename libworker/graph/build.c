@@ -176,6 +176,8 @@ struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name, enum 
         if (!strcmp(graph->inputs[i]->name, name))
             return graph_refuse(graph, "there are two inputs named %s", name);
     }
+    if (!wk_dtype_bytes(type))
+        return graph_refuse(graph, "input %s: %d is no type", name, (int)type);
     if (!shape.dims || !dim_equal(input.shape[0], dim_of(WK_SAMPLES)))
         return graph_refuse(graph, "input %s: the first dimension is WK_SAMPLES", name);
     if (graph->n_inputs == GRAPH_NAMED_MAX)
@@ -334,7 +336,7 @@ static bool can_count(struct wk_graph *graph, const char *name, const struct wk_
         graph_refuse(graph, "loss %s: an input divides it only with WK_PER_INPUT", name);
     else if (options->per == WK_PER_INPUT && (!input || input->graph != graph))
         graph_refuse(graph, "loss %s: WK_PER_INPUT needs an input of this graph", name);
-    else if (options->per == WK_PER_INPUT && tensor_base(input)->kind != TENSOR_INPUT)
+    else if (options->per == WK_PER_INPUT && !tensor_input(input))
         graph_refuse(graph, "loss %s: its denominator must be an input of the batch", name);
     return !graph->error.code;
 }
@@ -367,6 +369,14 @@ const struct wk_tensor *tensor_base(const struct wk_tensor *tensor)
     return tensor;
 }
 
+const struct wk_tensor *tensor_input(const struct wk_tensor *tensor)
+{
+    tensor = tensor_base(tensor);
+    if (tensor->node && tensor->node->row->converts)
+        tensor = tensor_base(tensor->node->in[0]);
+    return tensor->kind == TENSOR_INPUT ? tensor : NULL;
+}
+
 bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b)
 {
     bool same = a->dims == b->dims;
@@ -377,7 +387,8 @@ bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b)
 
 const char *tensor_text(const struct wk_tensor *tensor, char ret[TENSOR_TEXT_MAX])
 {
-    size_t used = (size_t)snprintf(ret, TENSOR_TEXT_MAX, "[");
+    const char *name = tensor->name ? tensor->name : "";
+    size_t used = (size_t)snprintf(ret, TENSOR_TEXT_MAX, "%s%s[", name, *name ? " " : "");
     for (int i = 0; i < tensor->dims && used < TENSOR_TEXT_MAX; i++) {
         char text[DIM_TEXT_MAX];
         used += (size_t)snprintf(ret + used, TENSOR_TEXT_MAX - used, "%s%s", i ? ", " : "",
@@ -431,12 +442,6 @@ static struct wk_graph *graph_of(const struct node_request *request)
         }
     }
     return graph;
-}
-
-/* Input i, through views, is one of the batch's: then it can be checked. */
-static bool is_batch_input(const struct wk_tensor *tensor)
-{
-    return tensor_base(tensor)->kind == TENSOR_INPUT;
 }
 
 /* The next place of the row's nodes in the present block. */
@@ -498,7 +503,7 @@ static struct wk_tensor *node_new(struct wk_graph *graph, const struct node_requ
     return node->out[0];
 }
 
-struct wk_tensor *graph_add(const struct node_request *request)
+struct wk_tensor *graph_add_exact(const struct node_request *request)
 {
     const struct op_row *row = request->row;
     struct wk_graph *graph = graph_of(request);
@@ -512,7 +517,7 @@ struct wk_tensor *graph_add(const struct node_request *request)
                                      .n_out = 1};
     if (row->shape(&signature, &err))
         return graph_refuse(graph, "%s: %s", row->name, err.text);
-    if (row->index_input && !is_batch_input(request->in[row->index_input - 1]))
+    if (row->index_input && !tensor_input(request->in[row->index_input - 1]))
         return graph_refuse(graph, "%s: its indices must be an input of the graph", row->name);
     if (graph->n_nodes == GRAPH_NODES_MAX)
         return graph_refuse(graph, "%s: a graph has at most %d operations", row->name,

@@ -33,18 +33,21 @@ struct node_request {
     struct wk_tensor *in[NODE_INPUTS_MAX];
 };
 
-/* Add a node. The row checks the inputs and sets the outputs' shapes. On failure it returns NULL,
+/* Add a node, as its inputs are. The row checks the inputs and sets the outputs' shapes. On failure it returns NULL,
  * with a sentence in the graph: a required input is NULL, inputs are of different graphs, shapes do
  * not fit, or a limit is reached. The graph is that of the first input. */
-struct wk_tensor *graph_add(const struct node_request *request);
+struct wk_tensor *graph_add_exact(const struct node_request *request);
 
 /* The tensor that has the memory: the base of a view, or the tensor itself. */
 const struct wk_tensor *tensor_base(const struct wk_tensor *tensor);
 
+/* The input of the batch that the tensor is, through views and conversions; or NULL. */
+const struct wk_tensor *tensor_input(const struct wk_tensor *tensor);
+
 bool tensor_same_shape(const struct wk_tensor *a, const struct wk_tensor *b);
 
-/* "[samples, 8, 64] f32", for sentences. */
-enum { TENSOR_TEXT_MAX = 160 };
+/* "[samples, 8, 64] f32", for sentences; of an input or parameter with its name before. */
+enum { TENSOR_TEXT_MAX = 256 };
 const char *tensor_text(const struct wk_tensor *tensor, char ret[TENSOR_TEXT_MAX]);
 
 #endif

@@ -26,7 +26,7 @@ static const struct wk_tensor *targets_of(const struct wk_graph *graph, int loss
         tensor = way_back(tensor->node);
     if (!tensor || !tensor->node)
         return NULL;
-    return tensor_base(tensor->node->in[tensor->node->row->index_input - 1]);
+    return tensor_input(tensor->node->in[tensor->node->row->index_input - 1]);
 }
 
 static const struct wk_tensor *counted_input(const struct wk_graph *graph, int loss)
@@ -36,7 +36,7 @@ static const struct wk_tensor *counted_input(const struct wk_graph *graph, int l
     case WK_PER_TARGET:
         return targets_of(graph, loss);
     case WK_PER_INPUT:
-        return tensor_base(options->input);
+        return tensor_input(options->input);
     case WK_PER_SAMPLE:
     case WK_PER_ELEMENT:
         return NULL;

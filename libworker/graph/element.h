@@ -26,6 +26,8 @@ static inline double element_value(const void *data, enum wk_dtype type, int64_t
         return (double)((const int64_t *)data)[i];
     case WK_U8:
         return (double)((const uint8_t *)data)[i];
+    case WK_BOOL:
+        return ((const uint8_t *)data)[i] ? 1 : 0;
     }
     return 0;
 }
@@ -37,6 +39,8 @@ static inline int64_t element_whole(const void *data, enum wk_dtype type, int64_
         return ((const int64_t *)data)[i];
     if (type == WK_U8)
         return ((const uint8_t *)data)[i];
+    if (type == WK_BOOL)
+        return ((const uint8_t *)data)[i] != 0;
     return ((const int32_t *)data)[i];
 }
 

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "libworker/graph/add.h"
 #include "libworker/graph/attribute.h"
-#include "libworker/graph/build.h"
 #include "libworker/graph/op_call.h"
 
 /* The shape rule's view: the inputs as given, the outputs to be described. */
@@ -92,6 +92,7 @@ struct op_row {
     /* Elements of each position that it keeps for later ones; NULL: none. */
     int64_t (*cache_width)(const struct node *node);
 
+    bool converts; /* out[0] is in[0] in another type */
     bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
     bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
 

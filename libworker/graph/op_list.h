@@ -36,6 +36,7 @@
 #define OP_LIST_IMAGES(X) X(conv2d) X(pool2d)
 
 #define OP_LIST_SHAPES(X)                                                                          \
+    X(convert)                                                                                     \
     X(prefix)                                                                                      \
     X(window)                                                                                      \
     X(reshape)                                                                                     \

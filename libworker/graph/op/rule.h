@@ -21,8 +21,9 @@ static inline int rule_values(const struct op_signature *s, struct error *err)
     for (int i = 0; i < s->n_in; i++) {
         const struct wk_tensor *x = s->in[i];
         if (x && !rule_is_value(x))
-            return error_set(err, WK_EINVAL, "input %d is %s; it takes f32, bf16 and f16", i,
-                             tensor_text(x, text));
+            return error_set(err, WK_EINVAL,
+                             "input %d is %s; it takes f32, bf16 and f16 (wk_op_convert makes f32)",
+                             i, tensor_text(x, text));
     }
     return 0;
 }

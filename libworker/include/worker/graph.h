@@ -79,8 +79,13 @@ WK_API void wk_graph_free(struct wk_graph *graph); /* NULL is fine; not after wk
 /* The sentence of the first call that failed, or "". */
 WK_API const char *wk_graph_error(const struct wk_graph *graph);
 
-/* A value that comes with each batch, by its name there: "tokens" and "targets" are those of
- * struct wk_batch. The first dimension is WK_SAMPLES. */
+/* A value that comes with each batch, by its name and in its type there: "tokens" and "targets" are
+ * the i32 of struct wk_batch, unless its tensors have arrays of these names. The first dimension is
+ * WK_SAMPLES.
+ *
+ * Operations compute in f32 and look up by i32. They convert an input that they read: f64, f16,
+ * bf16, u8 and bool to f32; as an index i64, u8 and bool to i32. An i32 or i64 that is not an index
+ * is converted by wk_op_convert. */
 WK_API struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name,
                                         enum wk_dtype type, struct wk_shape shape);
 
@@ -317,6 +322,9 @@ WK_API struct wk_tensor *wk_op_concat(struct wk_tensor *const *parts, int n, int
 WK_API struct wk_tensor *wk_op_gather_rows(struct wk_tensor *x, struct wk_tensor *index);
 /* Over dimension `dim`, which goes and does not count samples. */
 WK_API struct wk_tensor *wk_op_reduce(struct wk_tensor *x, enum wk_reduce kind, int dim);
+/* An input in f32, or whole numbers of it in i32; the input itself if it has that type. Rounds to
+ * nearest even; i64 outside i32 becomes the nearest that is. */
+WK_API struct wk_tensor *wk_op_convert(struct wk_tensor *x, enum wk_dtype type);
 /* The same value; no gradient passes. */
 WK_API struct wk_tensor *wk_op_stop_gradient(struct wk_tensor *x);
 

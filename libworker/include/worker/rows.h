@@ -12,9 +12,9 @@
  *
  * Length. A field that `varies` has the sample's length as its first dimension, which is WK_LENGTH
  * to a graph. Its first size is the longest, and all such fields have the same. If no field varies,
- * the fields "tokens" and "targets" do where they are i32 with one dimension. These two are
- * wk_batch.tokens and wk_batch.targets as well. A batch is as long as the longest sample of the
- * global batch, on every rank; shorter samples are padded. Where there are such targets the
+ * the fields "tokens" and "targets" do where they are i32 or i64 with one dimension. In i32 these
+ * two are wk_batch.tokens and wk_batch.targets as well. A batch is as long as the longest sample of
+ * the global batch, on every rank; shorter samples are padded. Where there are such targets the
  * denominator is the sum of the samples' lengths. wk_batch.length is 1 if no field varies.
  */
 #ifndef WORKER_ROWS_H

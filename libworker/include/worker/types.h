@@ -21,7 +21,8 @@ extern "C" {
     X(BF16, 2, "bf16")                                                                             \
     X(I32, 4, "i32")                                                                               \
     X(I64, 8, "i64")                                                                               \
-    X(U8, 1, "u8")
+    X(U8, 1, "u8")                                                                                 \
+    X(BOOL, 1, "bool") /* a byte: 0, or true */
 
 enum wk_dtype {
 #define X(name, bytes, text) WK_##name,
@@ -30,7 +31,7 @@ enum wk_dtype {
 };
 
 /* MEAN divides the sum by the world; integers truncate toward zero. Integer sums wrap. MAX and MIN
- * are NaN if any rank's value is NaN. */
+ * are NaN if any rank's value is NaN. bool is moved, not reduced. */
 enum wk_op { WK_SUM, WK_MEAN, WK_MAX, WK_MIN };
 
 /* Bytes of one element, and "f32"; 0 and "?" for a number outside the enum. */

@@ -79,6 +79,8 @@ void values_fill(void *data, size_t count, enum wk_dtype dtype, uint64_t seed, i
         FILL(int64_t, bits);
     case WK_U8:
         FILL(uint8_t, bits);
+    case WK_BOOL:
+        FILL(uint8_t, bits & 1);
     }
 }
 
@@ -195,6 +197,8 @@ bool values_reduced(const struct values_case *c, const void *data, size_t count,
         return wholes_reduced(&s, WK_I64);
     case WK_U8:
         return wholes_reduced(&s, WK_U8);
+    case WK_BOOL:
+        break; /* is not reduced */
     }
     return false;
 }

@@ -146,6 +146,21 @@ static void dropout_reference(const struct reference *r)
     }
 }
 
+static struct wk_tensor *convert(const struct op_case *c, struct wk_tensor *const *in)
+{
+    return wk_op_convert(in[0], (enum wk_dtype)c->option[0]);
+}
+
+static void convert_reference(const struct reference *r)
+{
+    memcpy(r->out, r->in[0], (size_t)r->call->out[0].count * sizeof(*r->out));
+}
+
+#define CONVERT(from, fill_, to)                                                                   \
+    {"convert", #from " to " #to, convert,                                                         \
+     .in = {{WK_SHAPE(WK_SAMPLES, 2100), fill_, .type = WK_##from}}, .option = {WK_##to},          \
+     .reference = convert_reference}
+
 #define WIDE WK_SHAPE(WK_SAMPLES, 700, 5)
 #define TEXT WK_SHAPE(WK_SAMPLES, WK_LENGTH, 6)
 #define BINARY(name, build_)                                                                       \
@@ -200,6 +215,16 @@ const struct op_case cases_elements[] = {
      .reference = swiglu_reference},
     {"swiglu", "rows above a tile", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, 4200)}},
      .reference = swiglu_reference},
+    CONVERT(F64, FILL_NORMAL, F32),
+    CONVERT(F16, FILL_NORMAL, F32),
+    CONVERT(BF16, FILL_NORMAL, F32),
+    CONVERT(I32, FILL_WHOLE, F32),
+    CONVERT(I64, FILL_WHOLE, F32),
+    CONVERT(U8, FILL_WHOLE, F32),
+    CONVERT(BOOL, FILL_WHOLE, F32),
+    CONVERT(I64, FILL_WHOLE, I32),
+    CONVERT(U8, FILL_WHOLE, I32),
+    CONVERT(BOOL, FILL_WHOLE, I32),
     {"softmax", "small", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 13)}},
      .reference = softmax_reference},
     {"softmax", "one", build_softmax, .in = {{WK_SHAPE(WK_SAMPLES, 1)}},

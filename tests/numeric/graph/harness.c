@@ -106,11 +106,13 @@ double tensor_value(const struct op_tensor *tensor, int64_t i)
     case WK_I32:
         return ((const int32_t *)tensor->data)[i];
     case WK_F64:
+        return ((const double *)tensor->data)[i];
     case WK_I64:
+        return (double)((const int64_t *)tensor->data)[i];
     case WK_U8:
-        break;
+    case WK_BOOL:
+        return ((const uint8_t *)tensor->data)[i];
     }
-    cr_assert_fail("a tensor of type %s", wk_dtype_name(tensor->type));
     return 0;
 }
 
@@ -122,6 +124,14 @@ void tensor_put(const struct op_tensor *tensor, int64_t i, double value)
         ((uint16_t *)tensor->data)[i] = bf16_of_f32((float)value);
     else if (tensor->type == WK_F16)
         ((uint16_t *)tensor->data)[i] = f16_of_f32((float)value);
+    else if (tensor->type == WK_F64)
+        ((double *)tensor->data)[i] = value;
+    else if (tensor->type == WK_I64)
+        ((int64_t *)tensor->data)[i] = (int64_t)value;
+    else if (tensor->type == WK_U8)
+        ((uint8_t *)tensor->data)[i] = (uint8_t)value;
+    else if (tensor->type == WK_BOOL)
+        ((uint8_t *)tensor->data)[i] = (int)value % 2;
     else
         ((int32_t *)tensor->data)[i] = (int32_t)value;
 }
@@ -161,6 +171,8 @@ static double filled(const struct trial *t, enum fill fill, uint64_t key, int64_
         return WK_IGNORED;
     if (fill == FILL_INDEX || fill == FILL_TARGET)
         return (double)(random_bits(key, (uint64_t)i) % (uint64_t)bound);
+    if (fill == FILL_WHOLE)
+        return (double)(random_bits(key, (uint64_t)i) % 201);
     if (fill == FILL_EXTREME && i % 3 == 1)
         return extremes[i / 3 % 9];
     return normal_at(key, i);
@@ -287,9 +299,9 @@ static void graph_build(struct trial *t)
             continue;
         in[i] = like->param
                     ? wk_graph_param(t->graph, name, like->shape, NULL)
-                    : wk_graph_input(t->graph, name, is_index ? WK_I32 : WK_F32, like->shape);
+                    : wk_graph_input(t->graph, name, is_index ? WK_I32 : like->type, like->shape);
         cr_assert_not_null(in[i], "%s: %s", case_name(t->c), wk_graph_error(t->graph));
-        in[i]->trains = !is_index;
+        in[i]->trains = !is_index && like->type == WK_F32;
     }
     struct wk_tensor *out = t->c->build(t->c, in);
     cr_assert_not_null(out, "%s: %s", case_name(t->c), wk_graph_error(t->graph));

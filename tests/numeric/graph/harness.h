@@ -17,6 +17,7 @@ enum fill {
     FILL_INDEX,   /* i32 in [0, bound of the row) */
     FILL_TARGET,  /* the same, every third one WK_IGNORED */
     FILL_EXTREME, /* normal, with large and small values among them */
+    FILL_WHOLE,   /* 0 … 200 */
     FILL_NONE,    /* an optional input that is missing */
 };
 
@@ -24,6 +25,7 @@ struct op_input {
     struct wk_shape shape;
     enum fill fill;
     bool param; /* a parameter of the graph: its gradient is always added to */
+    enum wk_dtype type; /* of what is no index and no parameter */
 };
 
 struct op_case;

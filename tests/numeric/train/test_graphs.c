@@ -1,5 +1,5 @@
 /* Models that only graphs can be train as in one process: each of them under every strategy, in
- * float and bf16, with and without accumulation, on 1 to 3 ranks.
+ * float, bf16 and fp16, with and without accumulation, on 1 to 3 ranks.
  */
 #include <stdio.h>
 
@@ -25,25 +25,37 @@ static struct apart bounds_in_float(void)
 }
 
 /* As test_precision.c has them, where a single weight may be off by whole steps. */
-static struct apart bounds_in_bf16(void)
+static struct apart bounds_in(double narrow)
 {
-    return (struct apart){.losses = ROUNDING_BF16 / 32,
-                          .norms = ROUNDING_BF16 / 2,
+    return (struct apart){.losses = narrow / 32,
+                          .norms = narrow / 2,
                           .weights = VARIANT_STEPS * 3e-3,
-                          .mean_weight = ROUNDING_BF16 / 64};
+                          .mean_weight = narrow / 64};
+}
+
+static struct apart bounds_of(const char *precision)
+{
+    switch (precision[0]) {
+    case 'b':
+        return bounds_in(ROUNDING_BF16);
+    case 'f':
+        return bounds_in(ROUNDING_F16);
+    default:
+        return bounds_in_float();
+    }
 }
 
 static void compare(const struct variant *v, const char *name, const struct outcome *one)
 {
     static struct outcome other;
-    bool narrow = v->precision[0] == 'b';
-    struct apart most = narrow ? bounds_in_bf16() : bounds_in_float(), apart;
+    struct apart most = bounds_of(v->precision), apart;
     variant_run(v, &other);
     apart = outcome_apart(one, &other);
     printf("%s, %s, %s on %d, accumulation %s: losses %.1e, norms %.1e, weights %.1e, %.1e on "
            "average\n",
            name, v->precision, v->strategy, v->ranks, v->accumulation, apart.losses, apart.norms,
            apart.weights, apart.mean_weight);
+    CHECK(other.skipped == one->skipped && other.skipped == 0);
     CHECK(apart.losses < most.losses && apart.norms < most.norms);
     CHECK(apart.weights < most.weights && apart.mean_weight < most.mean_weight);
 }
@@ -64,6 +76,7 @@ static void train_every_way(const char *precision, const char *accumulation)
         struct variant v = {.strategy = "ddp",
                             .ranks = 1,
                             .precision = precision,
+                            .scale = precision[0] == 'f' ? "1024" : NULL,
                             .accumulation = accumulation,
                             .batch = BATCH,
                             .graph = graph_kinds[kind].build,
@@ -91,11 +104,18 @@ static void graphs_train_in_bf16_as_in_one_process(void)
     train_every_way("bf16", "3");
 }
 
+static void graphs_train_in_fp16_as_in_one_process(void)
+{
+    train_every_way("fp16", "1");
+    train_every_way("fp16", "3");
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(graphs_train_as_in_one_process),
         CHECK_CASE(graphs_train_in_bf16_as_in_one_process),
+        CHECK_CASE(graphs_train_in_fp16_as_in_one_process),
         {0},
     };
     return check_all(cases, argc, argv);
