@@ -55,14 +55,39 @@ int64_t batch_elements(const struct wk_tensor *tensor, const struct sizes *sizes
     return count;
 }
 
+/* Where documents begin: kernels rely on it. */
+static int check_starts(const struct wk_tensor *input, const void *data, const struct sizes *sizes,
+                        struct error *err)
+{
+    int64_t length = dim_size(input->shape[1], sizes), last = 0;
+    int64_t count = batch_elements(input, sizes);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = i % length, start = element_whole(data, input->type, i);
+        last = at ? last : 0;
+        if (start != last && start != at)
+            return error_set(err, WK_EINVAL,
+                             "input %s: %lld at position %lld of sample %lld; a document begins "
+                             "there or at %lld",
+                             input->name, (long long)start, (long long)at,
+                             (long long)(i / length), (long long)last);
+        last = start;
+    }
+    return 0;
+}
+
 /* The indices that a node reads are in its table. */
 static int check_indices(const struct wk_graph *graph, const struct wk_batch *batch,
                          const struct node *node, const struct sizes *sizes, struct error *err)
 {
     const struct op_row *row = node->row;
-    const struct wk_tensor *input = tensor_input(node->in[row->index_input - 1]);
-    const void *data = batch_input(graph, batch, input->index);
-    int64_t bound = row->index_bound(node), count = data ? batch_elements(input, sizes) : 0;
+    const struct wk_tensor *read = node->in[row->index_input - 1];
+    const struct wk_tensor *input = read ? tensor_input(read) : NULL;
+    const void *data = input ? batch_input(graph, batch, input->index) : NULL;
+    if (!data)
+        return 0;
+    if (row->index_starts)
+        return check_starts(input, data, sizes, err);
+    int64_t bound = row->index_bound(node), count = batch_elements(input, sizes);
     for (int64_t i = 0; i < count; i++) {
         int64_t index = element_whole(data, input->type, i);
         if ((index >= 0 && index < bound) || (row->index_ignores && index == WK_IGNORED))

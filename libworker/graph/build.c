@@ -517,7 +517,8 @@ struct wk_tensor *graph_add_exact(const struct node_request *request)
                                      .n_out = 1};
     if (row->shape(&signature, &err))
         return graph_refuse(graph, "%s: %s", row->name, err.text);
-    if (row->index_input && !tensor_input(request->in[row->index_input - 1]))
+    const struct wk_tensor *index = row->index_input ? request->in[row->index_input - 1] : NULL;
+    if (index && !tensor_input(index))
         return graph_refuse(graph, "%s: its indices must be an input of the graph", row->name);
     if (graph->n_nodes == GRAPH_NODES_MAX)
         return graph_refuse(graph, "%s: a graph has at most %d operations", row->name,

@@ -32,6 +32,22 @@ static uint64_t inputs_in(const struct wk_graph *graph, const bool *reached)
     return inputs;
 }
 
+/* Inputs that are read only as the starts of documents, which a batch may lack. */
+static uint64_t inputs_of_starts(const struct wk_graph *graph)
+{
+    uint64_t starts = 0, others = 0;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct node *node = graph->nodes[i];
+        for (int k = 0; k < node->n_in && !node->row->view && !node->row->converts; k++) {
+            const struct wk_tensor *input = node->in[k] ? tensor_input(node->in[k]) : NULL;
+            bool as_starts = node->row->index_starts && node->row->index_input == 1 + k;
+            if (input)
+                *(as_starts ? &starts : &others) |= (uint64_t)1 << input->index;
+        }
+    }
+    return starts & ~others;
+}
+
 static void check_params(struct wk_graph *graph, const bool *reached)
 {
     for (int i = 0; i < graph->n_params; i++) {
@@ -103,7 +119,8 @@ void graph_check_whole(struct wk_graph *graph)
             if (graph->losses[i].options.input)
                 mark(graph, reached, graph->losses[i].options.input);
         }
-        graph->loss_inputs = inputs_in(graph, reached);
+        graph->loss_inputs = inputs_in(graph, reached) & ~inputs_of_starts(graph);
+        graph->output_inputs &= ~inputs_of_starts(graph);
         check_params(graph, reached);
         check_length(graph);
         for (int i = 0; i < graph->n_tensors; i++)

@@ -71,9 +71,10 @@ struct op_row {
     unsigned passes_gradient;
 
     /* An input of indices, which are checked with each batch: 1 + its number; 0: none. An index is
-     * in [0, index_bound), or WK_IGNORED if `index_ignores`. */
+     * in [0, index_bound), or WK_IGNORED if `index_ignores`. With `index_starts` they are where
+     * documents begin (op/starts.h), without a bound, and a batch may lack them. */
     int index_input;
-    bool index_ignores;
+    bool index_ignores, index_starts;
     int64_t (*index_bound)(const struct node *node);
 
     /* Keyed noise: whether this node drops anything in training. `model`: the model's own share is

@@ -38,6 +38,7 @@
 #define OP_LIST_SHAPES(X)                                                                          \
     X(convert)                                                                                     \
     X(prefix)                                                                                      \
+    X(positions)                                                                                   \
     X(window)                                                                                      \
     X(reshape)                                                                                     \
     X(transpose)                                                                                   \

@@ -1,4 +1,5 @@
-/* Attention on qkv[samples, length, (heads + 2 kv_heads) * size] in tiles (kernel/attention.h).
+/* Attention on qkv[samples, length, (heads + 2 kv_heads) * size] in tiles (kernel/attention.h),
+ * within the documents of packed samples.
  * The log of each row's sum of exponentials [samples, heads, length] is kept beside the result, so
  * memory grows with the length, not its square. Products are in the type of qkv and the result, or
  * in float where they differ. In decoding, keys and values of all positions so far are in a cache
@@ -10,10 +11,10 @@
 
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/room.h"
-#include "libworker/graph/op/rule.h"
+#include "libworker/graph/op/starts.h"
 #include "libworker/graph/op/tile.h"
 
-enum { QKV, LSE = 1 };
+enum { QKV, STARTS, LSE = 1 };
 
 struct attributes {
     int heads, kv_heads;
@@ -45,9 +46,11 @@ static int mix_shape(struct op_signature *s, struct error *err)
     char text[TENSOR_TEXT_MAX];
     const struct attributes *a = s->attributes;
     const struct wk_tensor *qkv = s->in[QKV];
-    int rc = rule_values(s, err);
+    int rc = rule_value(s, QKV, err);
     if (!rc)
         rc = rule_dims(s, QKV, (int[]){3, 3}, err);
+    if (!rc)
+        rc = starts_shape(s, STARTS, qkv, err);
     if (!rc)
         rc = options_check(a, err);
     if (rc)
@@ -107,6 +110,7 @@ static struct kernel_attention kernel_of(const struct op_call *call)
         .scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)size),
         .causal = a->causal,
         .window = a->window,
+        .starts = starts_of(call, STARTS),
         .keep = 1,
     };
 }
@@ -261,10 +265,13 @@ const struct op_row op_attention = {
     .attributes = attention_attributes,
     .result = RESULT_NARROW,
     .min_in = 1,
-    .max_in = 1,
+    .max_in = 2,
+    .optional = OP_IN(STARTS),
     .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,
     .shape = mix_shape,
-    .keeps = OP_IN(QKV) | OP_OUT(0) | OP_OUT(LSE),
+    .keeps = OP_IN(QKV) | OP_IN(STARTS) | OP_OUT(0) | OP_OUT(LSE),
+    .index_input = 1 + STARTS,
+    .index_starts = true,
     .differentiable = OP_IN(QKV),
     .factors = OP_IN(QKV),
     .decode_refusal = mix_decode_refusal,
@@ -289,6 +296,6 @@ struct wk_tensor *wk_op_attention(struct wk_tensor *qkv, const struct wk_attenti
     return graph_add(&(struct node_request){.row = &op_attention,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),
-                                            .n_in = 1,
-                                            .in = {qkv}});
+                                            .n_in = 2,
+                                            .in = {qkv, options->starts}});
 }

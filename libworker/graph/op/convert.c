@@ -1,5 +1,8 @@
 /* An input of the batch as f32 or i32: what operations compute with. Floats are rounded, true is 1,
- * a whole number outside i32 becomes the nearest one in it. */
+ * a whole number outside i32 becomes the nearest one in it. An input that the batch may lack, and
+ * lacks, is zeros. */
+#include <string.h>
+
 #include <worker/error.h>
 
 #include "libworker/graph/element.h"
@@ -28,6 +31,10 @@ static void convert_forward(const struct op_call *call)
     const struct kernel_table *kernels = call->pass->kernels;
     const struct op_tensor *from = &call->in[0], *to = &call->out[0];
     int32_t *wholes = to->data;
+    if (!from->data) {
+        memset(to->data, 0, (size_t)to->count * wk_dtype_bytes(to->type));
+        return;
+    }
     for (int64_t i = 0; to->type == WK_I32 && i < to->count; i++)
         wholes[i] = clamped(element_whole(from->data, from->type, i));
     for (int64_t at = 0, n; to->type != WK_I32 && (n = tile_at(to->count, at)) > 0; at += n) {

@@ -1,4 +1,4 @@
-/* Rotary positions (Su et al. 2021, section 3.2.2). The second output keeps the angles of positions
+/* Rotary positions (Su et al. 2021, section 3.2.2), counted in each document. The second output keeps the angles of positions
  * 0 … length - 1, or of those of a pass of decoding: the cosines [length, size / 2], then the
  * sines. */
 #include <math.h>
@@ -6,10 +6,10 @@
 
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rope_scale.h"
-#include "libworker/graph/op/rule.h"
+#include "libworker/graph/op/starts.h"
 #include "libworker/graph/op/tile.h"
 
-enum { X, ANGLES = 1 };
+enum { X, STARTS, ANGLES = 1 };
 
 struct attributes {
     int heads;
@@ -23,9 +23,11 @@ static int rope_shape(struct op_signature *s, struct error *err)
     char text[TENSOR_TEXT_MAX];
     const struct attributes *a = s->attributes;
     const struct wk_tensor *x = s->in[X];
-    int rc = rule_values(s, err);
+    int rc = rule_value(s, X, err);
     if (!rc)
         rc = rule_dims(s, X, (int[]){3, 3}, err);
+    if (!rc)
+        rc = starts_shape(s, STARTS, x, err);
     if (rc)
         return rc;
     int64_t width = dim_is_fixed(x->shape[2]) ? x->shape[2].fixed : 0;
@@ -77,16 +79,28 @@ static struct kernel_rope rope_of(const struct op_call *call, int64_t first, boo
                                 .back = back};
 }
 
-/* to = from, rotated: all at once if it is float and overwritten, else row by row. */
+/* Rows from r on that are at positions one after the other: all of a document that are left, or
+ * without documents all, as the kernel counts positions in each sample. */
+static int64_t rows_together(const struct op_call *call, int64_t r, int64_t rows)
+{
+    const int32_t *starts = starts_of(call, STARTS);
+    int64_t length = call->in[X].shape[1], n = starts ? 1 : rows - r;
+    while (starts && (r + n) % length && starts[r + n] == starts[r])
+        n++;
+    return n;
+}
+
+/* to = from, rotated: at once if it is float and overwritten, else row by row. */
 static void rows_rotate(const struct op_call *call, const struct op_tensor *to,
                         const struct op_tensor *from, bool back)
 {
     const struct kernel_table *kernels = call->pass->kernels;
     int64_t length = call->in[X].shape[1], width = call->in[X].shape[2], rows = to->count / width;
     bool direct = to->type == WK_F32 && from->type == WK_F32 && !to->add;
-    int64_t most = direct ? rows : 1;
-    for (int64_t r = 0; r < rows; r += most) {
-        struct kernel_rope rope = rope_of(call, r % length, back);
+    const int32_t *starts = starts_of(call, STARTS);
+    for (int64_t r = 0, most; r < rows; r += most) {
+        struct kernel_rope rope = rope_of(call, r % length - (starts ? starts[r] : 0), back);
+        most = direct ? rows_together(call, r, rows) : 1;
         float *target = tile_target(to, r * width, call->scratch);
         const float *x = tile_read(kernels, from, r * width, most * width, target);
         if (x != target)
@@ -148,10 +162,13 @@ const struct op_row op_rope = {
     .attributes = rope_attributes,
     .result = RESULT_LIKE,
     .min_in = 1,
-    .max_in = 1,
+    .max_in = 2,
+    .optional = OP_IN(STARTS),
     .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,
     .shape = rope_shape,
-    .keeps = OP_OUT(ANGLES),
+    .keeps = OP_IN(STARTS) | OP_OUT(ANGLES),
+    .index_input = 1 + STARTS,
+    .index_starts = true,
     .differentiable = OP_IN(X),
     .decode_refusal = rule_decodes_rows,
     .in_place = true,
@@ -168,6 +185,6 @@ struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *
     return graph_add(&(struct node_request){.row = &op_rope,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),
-                                            .n_in = 1,
-                                            .in = {x}});
+                                            .n_in = 2,
+                                            .in = {x, options->starts}});
 }

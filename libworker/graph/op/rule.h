@@ -14,18 +14,25 @@ static inline bool rule_is_value(const struct wk_tensor *x)
     return x->type == WK_F32 || x->type == WK_BF16 || x->type == WK_F16;
 }
 
-/* Every input that is there is a value: f32, bf16 or f16. */
-static inline int rule_values(const struct op_signature *s, struct error *err)
+/* Input i, if there is one, is a value: f32, bf16 or f16. */
+static inline int rule_value(const struct op_signature *s, int i, struct error *err)
 {
     char text[TENSOR_TEXT_MAX];
-    for (int i = 0; i < s->n_in; i++) {
-        const struct wk_tensor *x = s->in[i];
-        if (x && !rule_is_value(x))
-            return error_set(err, WK_EINVAL,
-                             "input %d is %s; it takes f32, bf16 and f16 (wk_op_convert makes f32)",
-                             i, tensor_text(x, text));
-    }
-    return 0;
+    const struct wk_tensor *x = s->in[i];
+    if (!x || rule_is_value(x))
+        return 0;
+    return error_set(err, WK_EINVAL,
+                     "input %d is %s; it takes f32, bf16 and f16 (wk_op_convert makes f32)", i,
+                     tensor_text(x, text));
+}
+
+/* The same of every input. */
+static inline int rule_values(const struct op_signature *s, struct error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < s->n_in && !rc; i++)
+        rc = rule_value(s, i, err);
+    return rc;
 }
 
 /* Input i has at least `least` dimensions and at most `most`. */

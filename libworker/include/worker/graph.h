@@ -245,6 +245,10 @@ struct wk_attention_options {
     bool full;           /* every position sees all; else only itself and those before it */
     int64_t window;      /* 0: none; else only positions less than `window` away */
     double scale;        /* 0: 1 / sqrt(size) */
+    /* Packed documents, or NULL: an input [samples, length] of whole numbers with, for each
+     * position, the first position of its document. A position sees its own document only. A batch
+     * without this input has one document in each sample. */
+    struct wk_tensor *starts;
 };
 WK_API struct wk_tensor *wk_op_attention(struct wk_tensor *qkv,
                                          const struct wk_attention_options *options);
@@ -256,6 +260,7 @@ struct wk_rope_options {
     int64_t size;
     double theta;
     struct wk_rope_scaling scaling;
+    struct wk_tensor *starts; /* as in attention: positions begin anew in each document; or NULL */
 };
 WK_API struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options);
 
@@ -312,6 +317,9 @@ WK_API struct wk_tensor *wk_op_slice(struct wk_tensor *x, int dim, int64_t first
 /* The first WK_LENGTH rows of a parameter: positions that are learned. Limits the length to its
  * rows. No copy. */
 WK_API struct wk_tensor *wk_op_prefix(struct wk_tensor *param);
+/* out[samples, length, width]: the rows of a parameter for the positions in each document, whose
+ * starts are as in wk_attention_options. Limits the length to the parameter's rows. */
+WK_API struct wk_tensor *wk_op_positions(struct wk_tensor *param, struct wk_tensor *starts);
 /* x[samples, length, width]: the last `positions` of each position side by side, the oldest first,
  * zeros before the sample. */
 WK_API struct wk_tensor *wk_op_window(struct wk_tensor *x, int64_t positions);

@@ -80,6 +80,24 @@ static void embedding_reference(const struct reference *r)
         r->out[i] = r->in[0][(int64_t)r->in[1][i / width] * width + i % width];
 }
 
+/* ---- positions ---- */
+
+static struct wk_tensor *positions(const struct op_case *c, struct wk_tensor *const *in)
+{
+    (void)c;
+    return wk_op_positions(in[0], in[1]);
+}
+
+static void positions_reference(const struct reference *r)
+{
+    const struct op_tensor *out = &r->call->out[0];
+    int64_t width = last_of(out), length = out->shape[1];
+    for (int64_t i = 0; i < out->count; i++) {
+        int64_t row = i / width, position = row % length - (int64_t)r->in[1][row];
+        r->out[i] = r->in[0][position * width + i % width];
+    }
+}
+
 /* ---- norms: number is epsilon, option[0] the groups ---- */
 
 static struct wk_tensor *layer_norm(const struct op_case *c, struct wk_tensor *const *in)
@@ -152,7 +170,8 @@ static struct wk_tensor *attention(const struct op_case *c, struct wk_tensor *co
                                            .kv_heads = c->option[1],
                                            .full = c->option[2],
                                            .window = c->option[3],
-                                           .scale = c->number};
+                                           .scale = c->number,
+                                           .starts = in[1]};
     return wk_op_attention(in[0], &options);
 }
 
@@ -202,6 +221,11 @@ static void attention_reference(const struct reference *r)
             int64_t last = r->c->option[2] ? q + window : q + 1;
             int64_t keys[2] = {q - window + 1 > 0 ? q - window + 1 : 0,
                                last < length ? last : length};
+            for (int64_t i = 0; r->in[1] && i < length; i++) { /* its own document */
+                bool other = r->in[1][sample * length + i] != r->in[1][sample * length + q];
+                keys[0] = other && i < q && i >= keys[0] ? i + 1 : keys[0];
+                keys[1] = other && i > q && i < keys[1] ? i : keys[1];
+            }
             attend(&h, r->out + ((sample * length + q) * heads + head) * size, q, keys);
         }
     }
@@ -227,7 +251,7 @@ static const struct wk_rope_scaling scalings[] = {
 static struct wk_tensor *rope(const struct op_case *c, struct wk_tensor *const *in)
 {
     struct wk_rope_options options = {c->option[0], c->option[1], c->number,
-                                      scalings[c->option[2]]};
+                                      scalings[c->option[2]], in[1]};
     return wk_op_rope(in[0], &options);
 }
 
@@ -277,6 +301,7 @@ static void rope_reference(const struct reference *r)
     int64_t width = last_of(x), size = r->c->option[1], half = size / 2;
     for (int64_t i = 0; i < x->count; i++) {
         int64_t at = i % width, position = i / width % x->shape[1], pair = at % size % half;
+        position -= r->in[1] ? (int64_t)r->in[1][i / width] : 0;
         double frequency = pow(r->c->number, -2 * (double)pair / (double)size);
         double angle = (double)position * scaled_frequency(s, frequency, pair);
         double amplitude = s->type != WK_ROPE_YARN ? 1
@@ -408,6 +433,8 @@ const struct op_case cases_products[] = {
      .reference = matmul_reference, .mixes = true},
     {"embedding", "tokens", embedding, .in = {PARAM(9, 6), INDEX(FILL_INDEX)},
      .reference = embedding_reference},
+    {"positions", "documents", positions, .in = {PARAM(9, 6), INDEX(FILL_STARTS)},
+     .reference = positions_reference},
     {"layer_norm", "a bias", layer_norm, .in = {{TEXT(19)}, PARAM(19), PARAM(19)},
      .reference = layer_norm_reference, .number = 1e-5, .roundings = 64},
     {"layer_norm", "no bias", layer_norm, .in = {{TEXT(19)}, PARAM(19)},
@@ -429,6 +456,13 @@ const struct op_case cases_products[] = {
      .reference = attention_reference, .roundings = 64},
     {"attention", "a window to both sides", attention, .in = {{TEXT(2 * 3 * 4)}},
      .option = {2, 0, 1, 2}, .reference = attention_reference, .roundings = 64},
+    {"attention", "documents", attention, .in = {{TEXT(2 * 3 * 4)}, INDEX(FILL_STARTS)},
+     .option = {2, 0}, .reference = attention_reference, .roundings = 64},
+    {"attention", "all of a document", attention,
+     .in = {{TEXT((4 + 2 * 2) * 3)}, INDEX(FILL_STARTS)}, .option = {4, 2, 1},
+     .reference = attention_reference, .roundings = 64},
+    {"rope", "documents", rope, .in = {{TEXT(4 * 3)}, INDEX(FILL_STARTS)}, .option = {3, 4},
+     .number = 100, .reference = rope_reference},
     {"rope", "heads", rope, .in = {{TEXT(4 * 3)}}, .option = {3, 4}, .number = 100,
      .reference = rope_reference},
     {"rope", "linear", rope, .in = {{TEXT(2 * 16)}}, .option = {2, 16, 1}, .number = 100,

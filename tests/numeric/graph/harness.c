@@ -160,6 +160,11 @@ static double normal_at(uint64_t key, int64_t i)
     return pair[i % 2];
 }
 
+static bool is_index(enum fill fill)
+{
+    return fill == FILL_INDEX || fill == FILL_TARGET || fill == FILL_STARTS;
+}
+
 static double filled(const struct trial *t, enum fill fill, uint64_t key, int64_t i)
 {
     static const double extremes[] = {1e4, -1e4, 1e-6, -1e-6, 80, -80, 20, -20, 0};
@@ -171,6 +176,8 @@ static double filled(const struct trial *t, enum fill fill, uint64_t key, int64_
         return WK_IGNORED;
     if (fill == FILL_INDEX || fill == FILL_TARGET)
         return (double)(random_bits(key, (uint64_t)i) % (uint64_t)bound);
+    if (fill == FILL_STARTS)
+        return (double)(i % t->options.length / 2 * 2);
     if (fill == FILL_WHOLE)
         return (double)(random_bits(key, (uint64_t)i) % 201);
     if (fill == FILL_EXTREME && i % 3 == 1)
@@ -293,15 +300,15 @@ static void graph_build(struct trial *t)
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {
         const struct op_input *like = &t->c->in[i];
         char name[8];
-        bool is_index = like->fill == FILL_INDEX || like->fill == FILL_TARGET;
+        bool index = is_index(like->fill);
         snprintf(name, sizeof(name), "in%d", i);
         if (!like->shape.dims)
             continue;
         in[i] = like->param
                     ? wk_graph_param(t->graph, name, like->shape, NULL)
-                    : wk_graph_input(t->graph, name, is_index ? WK_I32 : like->type, like->shape);
+                    : wk_graph_input(t->graph, name, index ? WK_I32 : like->type, like->shape);
         cr_assert_not_null(in[i], "%s: %s", case_name(t->c), wk_graph_error(t->graph));
-        in[i]->trains = !is_index && like->type == WK_F32;
+        in[i]->trains = !index && like->type == WK_F32;
     }
     struct wk_tensor *out = t->c->build(t->c, in);
     cr_assert_not_null(out, "%s: %s", case_name(t->c), wk_graph_error(t->graph));

@@ -18,6 +18,7 @@ enum fill {
     FILL_TARGET,  /* the same, every third one WK_IGNORED */
     FILL_EXTREME, /* normal, with large and small values among them */
     FILL_WHOLE,   /* 0 … 200 */
+    FILL_STARTS,  /* of documents of two positions */
     FILL_NONE,    /* an optional input that is missing */
 };
 
