@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libworker/data/digest.h"
+#include "libworker/data/pack.h"
 #include "libworker/data/rows.h"
 
 static uint32_t little32(const unsigned char *bytes)
@@ -137,7 +138,12 @@ int source_rows(const struct wk_row_options *options, struct wk_source **ret, st
     struct wk_source *source = calloc(1, sizeof(*source));
     if (!source)
         return error_set(err, WK_ENOMEM, "no memory for a source of rows");
-    int rc = rows_new(options, &source->rows, err);
+    struct wk_row_options packed;
+    int rc = options && options->packing ? pack_new(options, &source->pack, &packed, err) : 0;
+    if (source->pack)
+        options = &packed;
+    if (!rc)
+        rc = rows_new(options, &source->rows, err);
     if (rc) {
         wk_source_free(source);
         return rc;
@@ -149,6 +155,8 @@ int source_rows(const struct wk_row_options *options, struct wk_source **ret, st
 
 uint64_t source_digest(const struct wk_source *source)
 {
+    if (source->pack)
+        return pack_digest(source->pack);
     return source->rows ? rows_digest(source->rows)
                         : digest_pieces(DIGEST_OF_NOTHING, source->tokens,
                                         (size_t)source->count * (size_t)source->width);
@@ -183,5 +191,6 @@ void wk_source_free(struct wk_source *source)
         munmap(source->map, source->map_bytes);
     free(source->copy);
     free(source->rows);
+    pack_free(source->pack);
     free(source);
 }

@@ -14,10 +14,12 @@
 
 enum { LLMC_HEADER_BYTES = 1024, LLMC_MAGIC_U16 = 20240520, LLMC_MAGIC_U32 = 20240801 };
 
+struct pack;
 struct rows;
 
 struct wk_source {
     struct rows *rows;           /* NULL: tokens, with what follows `count` */
+    struct pack *pack;           /* what the rows are made of, or NULL */
     const unsigned char *tokens; /* first token, within map or copy */
     int64_t count;               /* tokens or rows */
     int width;                   /* bytes of a token: 1, 2 or 4 */

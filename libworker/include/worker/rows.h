@@ -51,6 +51,25 @@ struct wk_field {
     double fill;
 };
 
+/* Packing: the rows are documents, and a sample is `length` positions of one or several of them, one
+ * after the other. Every position of every document is in exactly one sample. All fields vary.
+ *
+ * A sample also has the field "starts", i32 [length]: for each position the first one of its
+ * document, as attention and positions want it (worker/graph.h). Documents with i32 "tokens" and no
+ * "targets" get targets: the next token of the document, WK_IGNORED at its last. So no target is
+ * that of another document. What no document fills is padded, and is a document of its own.
+ *
+ * Which documents are together follows from their lengths and the seed. It is the same in every
+ * epoch and world; the loader's order is that of the samples. */
+struct wk_packing {
+    int64_t length; /* of a sample: 1 … 2^31 - 1 */
+    /* Cut documents where a sample ends. The rest begins the next sample, as a document of its own:
+     * only the last sample is padded. Else a document is in one sample if it fits in one: the first
+     * with room for it, of the last 64 that were begun. */
+    bool cut;
+    uint64_t seed; /* of the order in which documents are packed; 0: by their numbers */
+};
+
 /* Set either `read` or `arrays`.
  *
  * `read` writes sample `sample` of [0, count): fields[i] is its row of field i. It writes every
@@ -73,6 +92,7 @@ struct wk_row_options {
     /* The sample's length, 0 … the longest; NULL: all are the longest. Every rank calls it for all
      * samples of the global batch, and all get the same. */
     int64_t (*length_of)(void *arg, int64_t sample);
+    const struct wk_packing *packing; /* copied; NULL: each row is a sample */
 };
 
 /* A source of rows; the options and fields are copied. Free it with wk_source_free. WK_EINVAL with
