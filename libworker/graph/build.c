@@ -280,6 +280,12 @@ void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
         block_begin(graph, graph->scope);
 }
 
+void wk_graph_keep_f32(struct wk_graph *graph, bool on)
+{
+    if (!stopped(graph))
+        graph->wide = on;
+}
+
 void graph_limit_length(struct wk_graph *graph, int64_t length)
 {
     if (!graph->max_length || length < graph->max_length)
@@ -473,6 +479,7 @@ static struct wk_tensor *node_new(struct wk_graph *graph, const struct node_requ
                         .id = graph->n_nodes,
                         .block = graph->n_blocks - 1,
                         .place = next_place(graph, request->row),
+                        .wide = graph->wide,
                         .n_in = request->n_in,
                         .n_out = signature->n_out};
     memcpy(like.in, request->in, sizeof(like.in));

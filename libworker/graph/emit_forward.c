@@ -64,7 +64,7 @@ static int cache_of(struct emitter *e, const struct work *work)
     struct wk_tensor tensor = {.dims = 3,
                                .shape = {dim_fixed(options->capacity),
                                          dim_fixed(options->sizes.samples), dim_fixed(width)}};
-    int number = emit_value(e, &tensor, options->compute, 0);
+    int number = emit_value(e, &tensor, plan_compute(e->plan, work->node), 0);
     struct plan_value *value = &e->plan->values[number];
     value->kind = PLACE_CACHE;
     value->storage = -1;

@@ -51,6 +51,7 @@ struct node {
     int id;                 /* in graph->nodes */
     int block;
     int place; /* among the nodes of its row in its block: what keyed noise counts by */
+    bool wide; /* computes in f32 and keeps f32 in every precision */
     int n_in, n_out;
     struct wk_tensor *in[NODE_INPUTS_MAX];   /* NULL where an optional one is missing */
     struct wk_tensor *out[NODE_OUTPUTS_MAX]; /* out[0] is the result */
@@ -94,6 +95,7 @@ struct wk_graph {
     struct graph_output outputs[GRAPH_NAMED_MAX];
     struct graph_loss losses[GRAPH_NAMED_MAX];
     int n_inputs, n_outputs, n_losses;
+    bool wide;          /* of the nodes that are added now */
     int64_t max_length; /* 0: not limited yet */
     /* Inputs that the losses and the outputs read, bits by number; set by graph_check_whole. */
     uint64_t loss_inputs, output_inputs;

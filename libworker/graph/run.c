@@ -38,7 +38,7 @@ void run_describe(const struct plan *plan, const struct launch *launch, struct o
 {
     const struct node *node = launch->node;
     const struct sizes *sizes = &plan->options.sizes;
-    *ret = (struct op_call){.node = node, .compute = plan->options.compute};
+    *ret = (struct op_call){.node = node, .compute = plan_compute(plan, node)};
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {
         if (launch->in[i] >= 0)
             ret->in[i] = describe(&plan->values[launch->in[i]]);

@@ -21,7 +21,8 @@ static void note_readers(const struct wk_graph *graph, const struct trace *trace
     for (int i = 0; i < trace->n; i++) {
         const struct work *work = &trace->works[i];
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
-            if (work->in[k] && !(work->node->row->factors & OP_IN(k)) && !work->node->row->view)
+            bool factor = (work->node->row->factors & OP_IN(k)) && !work->node->wide;
+            if (work->in[k] && !factor && !work->node->row->view)
                 note_reader(readers, work->in[k], READ_AS_VALUE);
         }
     }
@@ -60,7 +61,7 @@ static bool is_narrow(const struct work *work, const enum wk_dtype *types)
 static enum wk_dtype type_of(const struct work *work, enum reader reader, enum wk_dtype compute,
                              const enum wk_dtype *types)
 {
-    if (reader == READ_AS_RESULT)
+    if (reader == READ_AS_RESULT || work->node->wide)
         return WK_F32;
     bool narrow = reader == READ_AS_FACTOR || is_narrow(work, types);
     return narrow ? compute : WK_F32;

@@ -117,6 +117,12 @@ WK_API void wk_graph_block(struct wk_graph *graph, const char *name);
 WK_API void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Keep f32 from here on, or stop doing so: under mixed_precision, operations that are added meanwhile
+ * compute in f32 and their results stay f32. They read values and matrices as these are: a result of
+ * a product before them is rounded, and so are parameters of two or more dimensions. Begins off. In
+ * float nothing changes. */
+WK_API void wk_graph_keep_f32(struct wk_graph *graph, bool on);
+
 /* The largest WK_LENGTH, 1 … 2^20. Without it the length is limited by what the graph does with it
  * (wk_op_prefix). */
 WK_API void wk_graph_max_length(struct wk_graph *graph, int64_t length);
