@@ -1,6 +1,6 @@
-/* Shares that are read before they are dealt. Reading depends on the position alone, so a share that
- * is dealt later is the same, and one that is cut in another way is not found. Part of a loader. One
- * thread. */
+/* Shares that are read before they are dealt. Reading depends on the position alone, so a share
+ * that is dealt later is the same. One that is cut in another way is not found. Part of a loader.
+ * One thread. */
 #ifndef DATA_AHEAD_H
 #define DATA_AHEAD_H
 

@@ -75,7 +75,7 @@ int loader_new(const struct wk_loader_options *options, struct wk_loader **ret, 
 int loader_next(struct wk_loader *loader, const struct loader_place *place, struct wk_batch *ret,
                 struct error *err);
 
-/* Look at batches that come after the last one dealt, which stay to be dealt. loader_look_begin
+/* Look at batches after the last one dealt, which stay to be dealt. loader_look_begin
  * forgets what was read ahead and returns where to begin. loader_look returns the batch at
  * *position, with what this rank's share adds to its denominator, and moves on. With `values` it
  * also reads the share; the batch shows it until the next call. Look no further than an epoch's

@@ -68,12 +68,12 @@ static unsigned char *row_of_field(const struct pack *pack, int field, void *con
     return (unsigned char *)fields[field] + (size_t)(of->elements * position) * of->element_bytes;
 }
 
-/* The next tokens of the document; nothing follows its last. `tokens` are those of the piece and,
- * where the document goes on, one more. */
-static void write_targets(int32_t *targets, const int32_t *tokens, int64_t count, bool goes_on)
+/* The next tokens of the document; nothing follows its last. `tokens` are those of the piece, and
+ * one more where it is not the document's end. */
+static void write_targets(int32_t *targets, const int32_t *tokens, int64_t count, bool continues)
 {
     for (int64_t i = 0; i < count; i++)
-        targets[i] = i + 1 < count || goes_on ? tokens[i + 1] : WK_IGNORED;
+        targets[i] = i + 1 < count || continues ? tokens[i + 1] : WK_IGNORED;
 }
 
 /* Rows of a whole document in memory of its own. */

@@ -1,11 +1,12 @@
 /* Documents of different lengths in samples of one length (worker/rows.h, wk_packing).
  *
- *      documents     aaaaa bbb cccccccc dd            whole documents       cut
- *      samples of 8                                   aaaaabbb cccccccc dd…  aaaaabbb cccccccc dd…
+ *      documents                        aaaaa cccccccc bbb dd
+ *      samples of 8, whole documents    aaaaabbb cccccccc dd……
+ *                    cut                aaaaaccc cccccbbb dd……
  *
- * A piece is a part of one document in one sample, mostly all of it. The pieces are found once, from
- * the documents' lengths alone. So a sample depends on its number only, and each position of each
- * document is in exactly one.
+ * A piece is a part of one document in one sample, mostly all of it. The pieces are found once,
+ * from the documents' lengths alone. So a sample depends on its number only, and each position of
+ * each document is in exactly one.
  *
  * Owned by its source; immutable. Any number of threads may read, if the program's functions allow
  * that.
@@ -33,8 +34,8 @@ struct pack {
     int64_t samples, n_pieces;
 };
 
-/* The pack of the options' documents. `ret_options` describes its samples as rows, whose argument it
- * is. WK_EINVAL with a sentence, WK_ENOMEM, or a length that is out of bounds. */
+/* The pack of the options' documents. `ret_options` describes its samples as rows, and has the pack
+ * as its argument. WK_EINVAL with a sentence, WK_ENOMEM, or a length that is out of bounds. */
 int pack_new(const struct wk_row_options *options, struct pack **ret,
              struct wk_row_options *ret_options, struct error *err);
 void pack_free(struct pack *pack); /* NULL is fine */

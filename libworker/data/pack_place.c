@@ -18,7 +18,7 @@ struct packer {
     struct placed {
         int64_t sample;
         struct piece piece;
-    } *placed; /* [n], in the order in which they were placed */
+    } * placed; /* [n], in the order in which they were placed */
     int64_t n;
     struct open_sample open[PACK_OPEN_MAX];
     int n_open;

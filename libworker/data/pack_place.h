@@ -1,4 +1,4 @@
-/* Which document of a pack goes where. Pure, but for the program's function of lengths. */
+/* The places of a pack's documents. Pure, but for the program's function of lengths. */
 #ifndef DATA_PACK_PLACE_H
 #define DATA_PACK_PLACE_H
 

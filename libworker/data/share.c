@@ -95,8 +95,8 @@ static void read_text(const struct wk_loader *loader, const struct loader_arrays
     source_read(loader->options.source, first + 1, length, targets + to * length);
 }
 
-static int read_rows(const struct rows *rows, const struct loader_arrays *arrays,
-                     struct row_at *at, int64_t to, struct error *err)
+static int read_rows(const struct rows *rows, const struct loader_arrays *arrays, struct row_at *at,
+                     int64_t to, struct error *err)
 {
     void *fields[WK_FIELDS_MAX];
     for (int i = 0; i < rows->given.n_fields; i++)

@@ -68,8 +68,8 @@ static int check_starts(const struct wk_tensor *input, const void *data, const s
             return error_set(err, WK_EINVAL,
                              "input %s: %lld at position %lld of sample %lld; a document begins "
                              "there or at %lld",
-                             input->name, (long long)start, (long long)at,
-                             (long long)(i / length), (long long)last);
+                             input->name, (long long)start, (long long)at, (long long)(i / length),
+                             (long long)last);
         last = start;
     }
     return 0;

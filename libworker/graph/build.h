@@ -33,9 +33,10 @@ struct node_request {
     struct wk_tensor *in[NODE_INPUTS_MAX];
 };
 
-/* Add a node, as its inputs are. The row checks the inputs and sets the outputs' shapes. On failure it returns NULL,
- * with a sentence in the graph: a required input is NULL, inputs are of different graphs, shapes do
- * not fit, or a limit is reached. The graph is that of the first input. */
+/* Add a node, with the inputs as they are. The row checks them and sets the outputs' shapes. On
+ * failure it returns NULL, with a sentence in the graph: a required input is NULL, inputs are of
+ * different graphs, shapes do not fit, or a limit is reached. The graph is that of the first
+ * input. */
 struct wk_tensor *graph_add_exact(const struct node_request *request);
 
 /* The tensor that has the memory: the base of a view, or the tensor itself. */

@@ -53,13 +53,14 @@ static int64_t positions(const struct wk_tensor *losses, const struct sizes *siz
     return count;
 }
 
-/* Of an input whose size in the batch is the graph's; else the pass is refused, too. */
+/* Of an input that has the same size in the batch and in the graph; else the pass is refused. */
 static double count_values(const struct wk_tensor *input, const struct wk_batch_tensor *found,
                            const struct sizes *sizes, bool targets)
 {
     double sum = 0;
     int64_t count = found->type == input->type ? batch_elements(input, sizes) : 0;
-    if (found->elements && found->elements != batch_elements(input, &(struct sizes){1, sizes->length}))
+    if (found->elements &&
+        found->elements != batch_elements(input, &(struct sizes){1, sizes->length}))
         count = 0;
     for (int64_t i = 0; i < count; i++) {
         double value = element_value(found->data, found->type, i);

@@ -1,6 +1,7 @@
 #include "libworker/graph/emit.h"
 #include "libworker/graph/op/room.h"
 #include "libworker/graph/run.h"
+#include "libworker/graph/types.h"
 
 /* The memory of what the kernel needs while it runs. */
 static int scratch_of(struct emitter *e, const struct launch *launch)
@@ -64,7 +65,7 @@ static int cache_of(struct emitter *e, const struct work *work)
     struct wk_tensor tensor = {.dims = 3,
                                .shape = {dim_fixed(options->capacity),
                                          dim_fixed(options->sizes.samples), dim_fixed(width)}};
-    int number = emit_value(e, &tensor, plan_compute(e->plan, work->node), 0);
+    int number = emit_value(e, &tensor, types_compute(work->node, options->compute), 0);
     struct plan_value *value = &e->plan->values[number];
     value->kind = PLACE_CACHE;
     value->storage = -1;

@@ -94,6 +94,7 @@ struct op_row {
     int64_t (*cache_width)(const struct node *node);
 
     bool converts; /* out[0] is in[0] in another type */
+    bool any_type; /* inputs are read in the type of the batch: nothing is converted for it */
     bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
     bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
 

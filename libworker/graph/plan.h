@@ -90,12 +90,6 @@ struct plan {
     int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
 };
 
-/* The type in which a node computes. */
-static inline enum wk_dtype plan_compute(const struct plan *plan, const struct node *node)
-{
-    return node->wide ? WK_F32 : plan->options.compute;
-}
-
 /* A plan. `blocks` has the model's number of each block of the graph, -1 for one without
  * parameters. WK_ENOMEM, also for a region that cannot be within its bytes; the sentence then has
  * the least that it needs. */

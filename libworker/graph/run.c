@@ -5,6 +5,7 @@
 #include "libworker/device/device.h"
 #include "libworker/graph/describe.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/types.h"
 #include "libworker/nn/model.h"
 
 void *run_address(const struct run *run, const struct plan *plan, int value)
@@ -38,7 +39,7 @@ void run_describe(const struct plan *plan, const struct launch *launch, struct o
 {
     const struct node *node = launch->node;
     const struct sizes *sizes = &plan->options.sizes;
-    *ret = (struct op_call){.node = node, .compute = plan_compute(plan, node)};
+    *ret = (struct op_call){.node = node, .compute = types_compute(node, plan->options.compute)};
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {
         if (launch->in[i] >= 0)
             ret->in[i] = describe(&plan->values[launch->in[i]]);

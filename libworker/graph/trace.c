@@ -103,8 +103,8 @@ static struct work *layer_that_adds(const struct wk_graph *graph, struct trace *
     struct work *work = &trace->works[at];
     bool fits = work->node->row == &op_linear && !work->in[LINEAR_RESIDUAL] &&
                 work->node->block == add->node->block && work->node->wide == add->node->wide &&
-                tensor_same_shape(sum, other) &&
-                other->kind == TENSOR_VALUE && made[other->id] < at;
+                tensor_same_shape(sum, other) && other->kind == TENSOR_VALUE &&
+                made[other->id] < at;
     return fits ? work : NULL;
 }
 

@@ -18,9 +18,8 @@ static int count_lines(const struct wk_model *model)
 
 static void say_param(const struct graph_param *param, char ret[MODEL_LINE_MAX])
 {
-    char shape[TENSOR_TEXT_MAX];
-    snprintf(ret, MODEL_LINE_MAX, "parameter %s: %s", param->tensor->name,
-             tensor_text(param->tensor, shape));
+    char tensor[TENSOR_TEXT_MAX];
+    snprintf(ret, MODEL_LINE_MAX, "parameter %s", tensor_text(param->tensor, tensor));
 }
 
 static void say_node(const struct wk_graph *graph, const struct node *node,
@@ -39,8 +38,8 @@ static void say_node(const struct wk_graph *graph, const struct node *node,
     }
     if (used < MODEL_LINE_MAX) {
         (void)attributes_text(node, attributes);
-        snprintf(ret + used, MODEL_LINE_MAX - used, ")%s%s in block %s: %s",
-                 *attributes ? ", " : "", attributes,
+        snprintf(ret + used, MODEL_LINE_MAX - used, ")%s%s%s in block %s: %s",
+                 *attributes ? ", " : "", attributes, node->wide ? ", kept in f32," : "",
                  *graph->blocks[node->block] ? graph->blocks[node->block] : "0",
                  tensor_text(node->out[0], shape));
     }
@@ -48,8 +47,10 @@ static void say_node(const struct wk_graph *graph, const struct node *node,
 
 static void say_loss(const struct graph_loss *loss, char ret[MODEL_LINE_MAX])
 {
-    snprintf(ret, MODEL_LINE_MAX, "loss %s of t%d: weight %.15g, denominator %d", loss->name,
-             loss->losses->id, loss->options.weight, (int)loss->options.per);
+    const struct wk_tensor *input = loss->options.input ? tensor_input(loss->options.input) : NULL;
+    snprintf(ret, MODEL_LINE_MAX, "loss %s of t%d: weight %.15g, denominator %d%s%s", loss->name,
+             loss->losses->id, loss->options.weight, (int)loss->options.per, input ? " of " : "",
+             input ? input->name : "");
 }
 
 static void say_line(const struct wk_model *model, int i, char ret[MODEL_LINE_MAX])

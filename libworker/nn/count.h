@@ -13,7 +13,7 @@
 
 enum { MODEL_LOSSES_MAX = 64 };
 
-/* The input whose values a denominator depends on. */
+/* The input that a denominator depends on by its values. */
 struct count_input {
     const char *name; /* NULL: sizes alone decide */
     bool targets;     /* all count but WK_IGNORED; else the values are summed */

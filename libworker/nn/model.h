@@ -77,8 +77,8 @@ struct wk_model {
     bool seed_waits; /* wk_model_init was called before model_bind */
     uint64_t seed;
     struct model_values values;
-    bool forward_done;     /* activations of one forward pass wait for their backward */
-    struct wk_batch batch; /* of that pass */
+    bool forward_done;      /* activations of one forward pass wait for their backward */
+    struct wk_batch batch;  /* of that pass */
     const double *divisors; /* of each loss in the next pass (nn/count.h); NULL: the batch's */
 
     /* How it computes; change between passes, and bind before set_compute. */

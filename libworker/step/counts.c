@@ -70,7 +70,7 @@ static struct wk_batch whole_of(const struct wk_batch *batch)
                              .denominator = batch->denominator};
 }
 
-/* The batch of this window that was dealt, and those to come. */
+/* The batch of this window that was dealt, and those after it. */
 static int add_window(struct wk_context *ctx, struct wk_loader *loader, int window, bool values,
                       struct error *err)
 {

@@ -18,8 +18,8 @@ static const struct wk_loader *dealer_of(const struct wk_context *ctx, const str
     return NULL;
 }
 
-/* A forward pass, or with `outputs` an evaluation, of a batch that `dealer` dealt. ret_loss NULL: the
- * loss is not asked for. */
+/* A forward pass, or with `outputs` an evaluation, of a batch that `dealer` dealt. ret_loss NULL:
+ * the loss is not asked for. */
 static void run_forward(struct unit *unit, const struct wk_batch *batch,
                         const struct wk_loader *dealer, const struct wk_outputs *outputs,
                         double *ret_loss)

@@ -29,7 +29,7 @@ struct wk_context;
 /* Denominators of the program's own batches (counts.h). */
 struct own_counts {
     int batches; /* counted in this window; 0: none */
-    int left;    /* passes that are still to come of them */
+    int left;    /* passes on them that were not made yet */
     double divisors[MODEL_LOSSES_MAX];
 };
 

@@ -67,8 +67,11 @@ static void convert_cost(const struct op_call *call, bool backward, struct op_co
     cost_elements(call, backward, 1, ret);
 }
 
+static const struct op_attribute convert_attributes[] = {OP_ATTRIBUTE(struct convert, type), {0}};
+
 const struct op_row op_convert = {
     .name = "convert",
+    .attributes = convert_attributes,
     .min_in = 1,
     .max_in = 1,
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH | OP_CUT_COLUMNS,

@@ -142,6 +142,7 @@ static struct custom *custom_new(struct wk_graph *graph, const struct wk_custom_
         .keeps = kept_by(op, n),
         .differentiable = with_gradient(op, in, n),
         .result = RESULT_WIDE,
+        .any_type = true,
         .scratch_bytes = custom_scratch_bytes,
         .cost = custom_cost,
         .forward = custom_forward,

@@ -40,8 +40,8 @@ static void positions_forward(const struct op_call *call)
     const struct op_tensor *table = &call->in[TABLE], *out = &call->out[0];
     int64_t width = table->shape[1], rows = call->in[STARTS].count;
     for (int64_t r = 0; r < rows; r++)
-        tile_copy(call->pass->kernels, out, table,
-                  (int64_t[]){r * width, row_of(call, r) * width}, width);
+        tile_copy(call->pass->kernels, out, table, (int64_t[]){r * width, row_of(call, r) * width},
+                  width);
 }
 
 static void positions_backward(const struct op_call *call)

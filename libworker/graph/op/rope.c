@@ -1,6 +1,6 @@
-/* Rotary positions (Su et al. 2021, section 3.2.2), counted in each document. The second output keeps the angles of positions
- * 0 … length - 1, or of those of a pass of decoding: the cosines [length, size / 2], then the
- * sines. */
+/* Rotary positions (Su et al. 2021, section 3.2.2), counted in each document. The second output
+ * keeps the angles of positions 0 … length - 1, or of those of a pass of decoding: the cosines
+ * [length, size / 2], then the sines. */
 #include <math.h>
 #include <string.h>
 
@@ -79,8 +79,8 @@ static struct kernel_rope rope_of(const struct op_call *call, int64_t first, boo
                                 .back = back};
 }
 
-/* Rows from r on that are at positions one after the other: all of a document that are left, or
- * without documents all, as the kernel counts positions in each sample. */
+/* Rows from r on that the kernel rotates at once: what is left of a document. Without documents all
+ * rows, because the kernel counts positions in each sample. */
 static int64_t rows_together(const struct op_call *call, int64_t r, int64_t rows)
 {
     const int32_t *starts = starts_of(call, STARTS);

@@ -12,11 +12,12 @@ static inline int starts_shape(const struct op_signature *s, int i, const struct
 {
     char text[TENSOR_TEXT_MAX];
     const struct wk_tensor *starts = i < s->n_in ? s->in[i] : NULL;
-    if (!starts || (starts->type == WK_I32 && starts->dims == 2 &&
-                    dim_equal(starts->shape[0], x->shape[0]) &&
-                    dim_equal(starts->shape[1], x->shape[1])))
+    if (!starts ||
+        (starts->type == WK_I32 && starts->dims == 2 && dim_equal(starts->shape[0], x->shape[0]) &&
+         dim_equal(starts->shape[1], x->shape[1])))
         return 0;
-    return error_set(err, WK_EINVAL, "the documents' starts are %s; they take [samples, length] i32",
+    return error_set(err, WK_EINVAL,
+                     "the documents' starts are %s; they take [samples, length] i32",
                      tensor_text(starts, text));
 }
 

@@ -79,8 +79,8 @@ WK_API void wk_graph_free(struct wk_graph *graph); /* NULL is fine; not after wk
 /* The sentence of the first call that failed, or "". */
 WK_API const char *wk_graph_error(const struct wk_graph *graph);
 
-/* A value that comes with each batch, by its name and in its type there: "tokens" and "targets" are
- * the i32 of struct wk_batch, unless its tensors have arrays of these names. The first dimension is
+/* A value of each batch, by its name and in its type there. "tokens" and "targets" are the i32 of
+ * struct wk_batch, unless its tensors have arrays of these names. The first dimension is
  * WK_SAMPLES.
  *
  * Operations compute in f32 and look up by i32. They convert an input that they read: f64, f16,
@@ -117,10 +117,10 @@ WK_API void wk_graph_block(struct wk_graph *graph, const char *name);
 WK_API void wk_graph_scope(struct wk_graph *graph, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Keep f32 from here on, or stop doing so: under mixed_precision, operations that are added meanwhile
- * compute in f32 and their results stay f32. They read values and matrices as these are: a result of
- * a product before them is rounded, and so are parameters of two or more dimensions. Begins off. In
- * float nothing changes. */
+/* Keep f32 from here on, or stop doing so. Under mixed_precision, operations that are added
+ * meanwhile compute in f32 and their results stay f32. They read values and matrices as these are:
+ * a result of a product before them is rounded, and so are parameters of two or more dimensions.
+ * Begins off. In float nothing changes. */
 WK_API void wk_graph_keep_f32(struct wk_graph *graph, bool on);
 
 /* The largest WK_LENGTH, 1 … 2^20. Without it the length is limited by what the graph does with it
@@ -133,21 +133,21 @@ WK_API void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_
 
 /* The denominator of a loss: what its sum is divided by.
  *
- * TARGET   targets that are not WK_IGNORED, of the operation nearest to the loss that leaves them
- *          out: cross-entropy or gather_rows. Without one, the batch's `denominator`.
- * SAMPLE   samples
- * ELEMENT  elements of `losses`
- * INPUT    the sum of an input of the batch, such as a mask or weights: >= 0
+ *      TARGET    targets that are not WK_IGNORED, of the nearest operation before the loss that
+ *                leaves them out (cross-entropy, gather_rows); without one, the batch's denominator
+ *      SAMPLE    samples
+ *      ELEMENT   elements of `losses`
+ *      INPUT     the sum of an input of the batch, such as a mask or weights, at least 0
  *
- * It is counted over all ranks and over all batches of an accumulation window, before the first
- * backward pass of the window. So masks that are uneven over ranks and batches give what one
- * process with all of these samples gives. A loss of which nothing counts is 0.
+ * It is counted over all ranks and all batches of an accumulation window, before the first backward
+ * pass of the window. So masks that are uneven over ranks and batches have the result of one
+ * process with all of these samples. A loss of which nothing counts is 0.
  *
  * Details
  * - Batches of a loader are counted when wk_next deals the first one of a window. TARGET and INPUT
  *   then read the others ahead, and the ranks add up what they counted in one message. Texts,
  *   samples and elements are known without either.
- * - Other batches, and those whose arrays the program changed, are counted by wk_count_batches
+ * - Other batches, and those with arrays that the program changed, are counted by wk_count_batches
  *   (worker/worker.h). Without it a pass divides by what its own batch has: TARGET by
  *   `denominator`, or the targets of this rank's share if that is 0.
  */
@@ -266,7 +266,7 @@ struct wk_rope_options {
     int64_t size;
     double theta;
     struct wk_rope_scaling scaling;
-    struct wk_tensor *starts; /* as in attention: positions begin anew in each document; or NULL */
+    struct wk_tensor *starts; /* as in attention: positions count from each document's; or NULL */
 };
 WK_API struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options);
 

@@ -51,16 +51,16 @@ struct wk_field {
     double fill;
 };
 
-/* Packing: the rows are documents, and a sample is `length` positions of one or several of them, one
- * after the other. Every position of every document is in exactly one sample. All fields vary.
+/* Packing: the rows are documents, and a sample is `length` positions of one or several of them.
+ * Every position of every document is in exactly one sample. All fields vary.
  *
  * A sample also has the field "starts", i32 [length]: for each position the first one of its
- * document, as attention and positions want it (worker/graph.h). Documents with i32 "tokens" and no
+ * document, as attention and positions read it (worker/graph.h). Documents with i32 "tokens" and no
  * "targets" get targets: the next token of the document, WK_IGNORED at its last. So no target is
  * that of another document. What no document fills is padded, and is a document of its own.
  *
- * Which documents are together follows from their lengths and the seed. It is the same in every
- * epoch and world; the loader's order is that of the samples. */
+ * The documents that are together follow from their lengths and the seed, the same in every epoch
+ * and world. The loader's order is that of the samples. */
 struct wk_packing {
     int64_t length; /* of a sample: 1 … 2^31 - 1 */
     /* Cut documents where a sample ends. The rest begins the next sample, as a document of its own:

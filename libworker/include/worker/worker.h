@@ -276,8 +276,8 @@ WK_API int wk_find_batch(struct wk_loader *loader, const struct wk_batch_search 
 WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss);
 
 /* Count what the losses are divided by (worker/graph.h), over these batches of all ranks. They are
- * those of the next `n` passes: all batches of the window. For batches that no loader dealt, or
- * whose targets or weights the program changed. wk_next counts those of loaders.
+ * those of the next `n` passes: all batches of the window. For batches that no loader dealt, and
+ * for a loader's with targets or weights that the program changed. wk_next counts all others.
  *
  * All ranks call it with the same n, also one whose batches have no samples, before the window's
  * first wk_forward. The batches may be copies; their `denominator` is not used. One message of 8

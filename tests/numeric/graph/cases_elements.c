@@ -157,9 +157,11 @@ static void convert_reference(const struct reference *r)
 }
 
 #define CONVERT(from, fill_, to)                                                                   \
-    {"convert", #from " to " #to, convert,                                                         \
-     .in = {{WK_SHAPE(WK_SAMPLES, 2100), fill_, .type = WK_##from}}, .option = {WK_##to},          \
-     .reference = convert_reference}
+    {                                                                                              \
+        "convert", #from " to " #to, convert,                                                      \
+            .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 420), fill_, .type = WK_##from}},              \
+            .option = {WK_##to}, .reference = convert_reference                                    \
+    }
 
 #define WIDE WK_SHAPE(WK_SAMPLES, 700, 5)
 #define TEXT WK_SHAPE(WK_SAMPLES, WK_LENGTH, 6)

@@ -250,8 +250,8 @@ static const struct wk_rope_scaling scalings[] = {
 
 static struct wk_tensor *rope(const struct op_case *c, struct wk_tensor *const *in)
 {
-    struct wk_rope_options options = {c->option[0], c->option[1], c->number,
-                                      scalings[c->option[2]], in[1]};
+    struct wk_rope_options options = {c->option[0], c->option[1], c->number, scalings[c->option[2]],
+                                      in[1]};
     return wk_op_rope(in[0], &options);
 }
 

@@ -25,7 +25,7 @@ enum fill {
 struct op_input {
     struct wk_shape shape;
     enum fill fill;
-    bool param; /* a parameter of the graph: its gradient is always added to */
+    bool param;         /* a parameter of the graph: its gradient is always added to */
     enum wk_dtype type; /* of what is no index and no parameter */
 };
 

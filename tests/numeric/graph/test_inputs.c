@@ -1,4 +1,4 @@
-/* Inputs of every type: a graph computes with them as with the same numbers in f32 and i32, and what
+/* Inputs of every type: a graph computes with them as with the same numbers in f32 and i32. What
  * does not fit is refused by name. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -107,7 +107,8 @@ Test(graph_inputs, every_type_is_the_same_numbers)
     for (int v = 0; v < VALUE_TYPES; v++)
         for (int i = 0; i < INDEX_TYPES; i++) {
             bool bits = value_types[v] == WK_BOOL;
-            struct run plain = run(WK_F32, WK_I32, bits), other = run(value_types[v], index_types[i], bits);
+            struct run plain = run(WK_F32, WK_I32, bits),
+                       other = run(value_types[v], index_types[i], bits);
             cr_expect_gt(plain.loss, 0.1);
             cr_expect(!memcmp(&plain.loss, &other.loss, sizeof(double)) &&
                           !memcmp(plain.grads, other.grads, sizeof(plain.grads)),
@@ -118,8 +119,8 @@ Test(graph_inputs, every_type_is_the_same_numbers)
 
 static void expect_refused(struct wk_graph *g, const char *what, const char *fits)
 {
-    cr_expect(strstr(wk_graph_error(g), what) && strstr(wk_graph_error(g), fits), "\"%s\" has not %s and %s",
-              wk_graph_error(g), what, fits);
+    cr_expect(strstr(wk_graph_error(g), what) && strstr(wk_graph_error(g), fits),
+              "\"%s\" has not %s and %s", wk_graph_error(g), what, fits);
     wk_graph_free(g);
 }
 
@@ -133,8 +134,7 @@ Test(graph_inputs, a_type_that_does_not_fit_is_refused_by_name)
                                       "table", 5, 4));
     expect_refused(g, "embedding: the index is share [samples] f64", "i32");
     g = wk_graph_new("wholes");
-    cr_expect_null(
-        wk_op_convert(wk_graph_input(g, "share", WK_F32, WK_SHAPE(WK_SAMPLES)), WK_I32));
+    cr_expect_null(wk_op_convert(wk_graph_input(g, "share", WK_F32, WK_SHAPE(WK_SAMPLES)), WK_I32));
     expect_refused(g, "convert: f32 to i32", "whole numbers");
     g = wk_graph_new("unknown");
     cr_expect_null(wk_graph_input(g, "x", (enum wk_dtype)99, WK_SHAPE(WK_SAMPLES)));

@@ -1,4 +1,4 @@
-/* Operations that keep f32 in bf16 and fp16: the plan has their values in f32, and what they compute
+/* Operations that keep f32 in bf16 and fp16: the plan has their values in f32. What they compute
  * from equal inputs has the bits of f32. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -51,8 +51,11 @@ static struct run run(unsigned keeps, enum wk_dtype compute)
     float x[SAMPLES * 2 * PIXELS * PIXELS];
     int32_t y[SAMPLES] = {4, 0, 2};
     struct wk_batch_tensor tensors[] = {{"x", x, WK_F32, 2 * PIXELS * PIXELS}, {"y", y, WK_I32, 1}};
-    struct wk_batch batch = {
-        .samples = SAMPLES, .length = 1, .tensors = tensors, .n_tensors = 2, .denominator = SAMPLES};
+    struct wk_batch batch = {.samples = SAMPLES,
+                             .length = 1,
+                             .tensors = tensors,
+                             .n_tensors = 2,
+                             .denominator = SAMPLES};
     cr_assert_eq(wk_graph_model(graph_of(keeps), &model), 0);
     struct run run = {.grads = calloc(model->count, sizeof(float)), .count = model->count};
     float *params = malloc(model->count * sizeof(*params));
@@ -121,19 +124,21 @@ static int results_in(const struct plan *plan, enum wk_dtype type)
 
 Test(keep_f32, the_plan_changes)
 {
+    struct wk_graph *graphs[2];
     struct plan *plans[2];
     int blocks[1] = {0};
     for (int keeps = 0; keeps < 2; keeps++) {
-        struct wk_graph *g = graph_of(keeps ? 15 : 0);
+        graphs[keeps] = graph_of(keeps ? 15 : 0);
         struct plan_options options = {
             .trace.trains = true, .sizes = {SAMPLES, 1}, .compute = WK_BF16};
-        graph_check_whole(g);
-        cr_assert_eq(plan_new(g, &options, blocks, &plans[keeps], NULL), 0);
-        wk_graph_free(g);
+        graph_check_whole(graphs[keeps]);
+        cr_assert_eq(plan_new(graphs[keeps], &options, blocks, &plans[keeps], NULL), 0);
     }
     cr_expect_eq(results_in(plans[1], WK_BF16), 0);
     cr_expect_gt(results_in(plans[0], WK_BF16), 3);
     cr_expect_gt(plans[1]->region_bytes, plans[0]->region_bytes);
-    plan_free(plans[0]);
-    plan_free(plans[1]);
+    for (int i = 0; i < 2; i++) {
+        plan_free(plans[i]);
+        wk_graph_free(graphs[i]);
+    }
 }

@@ -21,7 +21,8 @@ static struct wk_tensor *layer(struct wk_graph *g, struct wk_tensor *x, struct w
                                bool full)
 {
     struct wk_attention_options attention = {.heads = HEADS, .full = full, .starts = starts};
-    struct wk_rope_options rope = {2 * HEADS, SIZE, 100, starts};
+    struct wk_rope_options rope = {
+        .heads = 2 * HEADS, .size = SIZE, .theta = 100, .starts = starts};
     struct wk_tensor *y = wk_layer_linear(wk_layer_norm(x, "norm1"), "qkv", 3 * WIDTH);
     y = wk_op_attention(wk_op_rope(y, &rope), &attention);
     x = wk_op_add(x, wk_layer_linear(y, "out", WIDTH));
@@ -145,10 +146,9 @@ static void expect_alike(bool full, bool learned, enum wk_dtype type)
     compute(&alone, false, type, alone_losses);
     double most = largest(alone_losses, LENGTH);
     for (int i = 0; i < LENGTH; i++)
-        cr_expect(fabs((double)(packed_losses[i] - alone_losses[i])) <
-                      rounding_bound(ROUNDINGS) * most,
-                  "position %d: %.9g and %.9g", i, (double)packed_losses[i],
-                  (double)alone_losses[i]);
+        cr_expect(
+            fabs((double)(packed_losses[i] - alone_losses[i])) < rounding_bound(ROUNDINGS) * most,
+            "position %d: %.9g and %.9g", i, (double)packed_losses[i], (double)alone_losses[i]);
     for (int p = 0; p < packed.model->n_params; p++) {
         const struct param *param = &packed.model->params[p];
         const float *a = packed.grads + param->offset, *b = alone.grads + param->offset;
@@ -188,7 +188,8 @@ Test(graph_packed, starts_that_are_none_are_refused)
 {
     struct bound b = bind(model_of(false, true, WK_I32));
     int32_t tokens[LENGTH] = {0}, targets[LENGTH] = {0};
-    static const int32_t wrong[][4] = {{0, 0, 1, 1}, {0, 2, 2, 2}, {0, 1, 0, 0}, {-1, 0, 0, 0}, {1, 1, 1, 1}};
+    static const int32_t wrong[][4] = {
+        {0, 0, 1, 1}, {0, 2, 2, 2}, {0, 1, 0, 0}, {-1, 0, 0, 0}, {1, 1, 1, 1}};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct wk_batch_tensor tensor = {"starts", wrong[i], WK_I32, 4};
         struct wk_batch batch = {.tokens = tokens,

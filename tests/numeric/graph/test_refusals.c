@@ -278,3 +278,25 @@ Test(graph_refusals, only_the_first_sentence_stays)
     wk_graph_free(p.graph);
     wk_graph_free(other);
 }
+
+#define LOSS(...) (wk_graph_loss(p.graph, "l", p.row, &(struct wk_loss){__VA_ARGS__}), (void *)NULL)
+
+Test(graph_refusals, denominators)
+{
+    REFUSES(LOSS(.per = WK_PER_INPUT), "loss l: ", "WK_PER_INPUT needs an input");
+    REFUSES(LOSS(.per = WK_PER_INPUT, .input = p.other), "loss l: ", "an input of this graph");
+    REFUSES(LOSS(.per = WK_PER_INPUT, .input = p.kernel), "loss l: ", "an input of the batch");
+    REFUSES(LOSS(.per = WK_PER_SAMPLE, .input = p.row), "loss l: ", "only with WK_PER_INPUT");
+    REFUSES(LOSS(.per = (enum wk_per)9), "loss l: ", "9 is no denominator");
+}
+
+Test(graph_refusals, starts_of_documents)
+{
+    struct wk_attention_options attention = {.heads = 1};
+    struct wk_rope_options rope = {.heads = 1, .size = 6, .theta = 100};
+    REFUSES((attention.starts = p.row, wk_op_attention(p.text, &attention)),
+            "attention: ", "row [samples, 5] f32", "[samples, length] i32");
+    REFUSES((rope.starts = p.index, wk_op_rope(p.text, &rope)), "rope: ", "index [samples, 2] i32");
+    REFUSES(wk_op_positions(p.row, p.index), "positions: ", "row [samples, 5] f32", "a parameter");
+    REFUSES(wk_op_positions(p.kernel, p.index), "positions: ", "kernel", "2 dimensions");
+}

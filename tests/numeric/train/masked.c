@@ -56,7 +56,8 @@ static const struct wk_field fields[] = {{"tokens", WK_I32, 1, {LENGTH}, true, 0
 static bool hides = true;
 static const struct wk_row_options text = {SAMPLES, fields, 4, draw, NULL, NULL, NULL};
 static const struct wk_row_options hidden = {SAMPLES, fields, 4, draw, &hides, NULL, NULL};
-static const struct wk_row_options lengths = {SAMPLES, fields, 4, draw_short, NULL, NULL, length_of};
+static const struct wk_row_options lengths = {SAMPLES, fields, 4,        draw_short,
+                                              NULL,    NULL,   length_of};
 
 static struct wk_tensor *input(struct wk_graph *g, const char *name, enum wk_dtype type)
 {
@@ -75,7 +76,8 @@ static struct wk_tensor *trunk(struct wk_graph *g, bool full)
     wk_graph_scope(g, "layer");
     struct wk_linear_weights qkv = {
         .weight = {wk_graph_param(g, "qkv.weight", WK_SHAPE(WIDTH, 3 * WIDTH), NULL)}};
-    struct wk_tensor *y = wk_op_attention(wk_op_linear(wk_layer_norm(x, "norm1"), &qkv), &attention);
+    struct wk_tensor *y =
+        wk_op_attention(wk_op_linear(wk_layer_norm(x, "norm1"), &qkv), &attention);
     x = wk_op_add(x, wk_layer_linear(y, "out", WIDTH));
     y = wk_op_gelu(wk_layer_linear(wk_layer_norm(x, "norm2"), "up", 2 * WIDTH));
     x = wk_op_add(x, wk_layer_linear(y, "down", WIDTH));
@@ -125,8 +127,7 @@ static struct wk_graph *three(void)
 struct wk_graph *masked_per_element(void)
 {
     struct wk_graph *g = wk_graph_new("per_element");
-    wk_graph_loss(g, "all", error_of(g, trunk(g, false)),
-                  &(struct wk_loss){.per = WK_PER_ELEMENT});
+    wk_graph_loss(g, "all", error_of(g, trunk(g, false)), &(struct wk_loss){.per = WK_PER_ELEMENT});
     return g;
 }
 
@@ -140,8 +141,8 @@ const struct masked_kind masked_kinds[MASKED_KINDS] = {
 void masked_fill(struct masked_batch *ret, int64_t first, int64_t count)
 {
     for (int64_t s = 0; s < count; s++) {
-        void *at[] = {ret->tokens + s * LENGTH, ret->targets + s * LENGTH, ret->weights + s * LENGTH,
-                      ret->values + s * LENGTH};
+        void *at[] = {ret->tokens + s * LENGTH, ret->targets + s * LENGTH,
+                      ret->weights + s * LENGTH, ret->values + s * LENGTH};
         draw(NULL, first + s, 0, 0, at);
     }
     ret->tensors[0] = (struct wk_batch_tensor){"weights", ret->weights, WK_F32, LENGTH};

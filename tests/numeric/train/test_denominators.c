@@ -161,7 +161,7 @@ static const int own_shares[WINDOW][RANKS_MAX] = {{5, 0, 6}, {1, 7, 3}};
 struct own {
     struct session *session;
     int rank, world;
-    double losses[STEPS + 1], evaluated;
+    double losses[STEPS + 1], evaluated, last;
     char error[512];
 };
 
@@ -200,6 +200,28 @@ static void own_loop(struct own *own, struct wk_context *ctx, struct wk_model *m
     }
 }
 
+/* One batch more, and then no rank has data: the window is the mean over what came. */
+static void own_end(struct own *own, struct wk_context *ctx, struct wk_model *model,
+                    struct wk_optimizer *optimizer)
+{
+    struct masked_batch window[WINDOW];
+    const struct wk_batch none = {.length = MASKED_LENGTH};
+    int64_t steps = wk_steps(ctx);
+    own_window(own, STEPS, window);
+    CHECK(wk_join(ctx, (double)window[0].batch.samples));
+    wk_count_batches(model, &window[0].batch, 1);
+    wk_forward(model, &window[0].batch, &own->last);
+    wk_backward(model);
+    wk_step(optimizer);
+    CHECK(wk_steps(ctx) == steps && wk_join(ctx, 0));
+    wk_forward(model, &none, NULL);
+    wk_backward(model);
+    wk_step(optimizer);
+    CHECK(wk_steps(ctx) == steps + 1 && !wk_join(ctx, 0));
+    CHECK(wk_reduce_value(ctx, &own->last, WK_SUM) == 0);
+    CHECK(fabs(wk_loss(ctx) - own->last) < bounds().losses * own->last);
+}
+
 /* The mean over the ranks of what is held out. */
 static void own_look(struct own *own, struct wk_context *ctx, struct wk_model *model,
                      struct wk_loader *held_out)
@@ -236,6 +258,7 @@ static void *own_rank(void *arg)
     CHECK(wk_prepare_all(ctx, WK_OBJECT(model), WK_OBJECT(optimizer), WK_OBJECT(held_out)) == 0);
     own_look(own, ctx, model, held_out);
     own_loop(own, ctx, model, optimizer);
+    own_end(own, ctx, model, optimizer);
     snprintf(own->error, sizeof(own->error), "%s", wk_last_error(ctx));
     wk_close(ctx);
     wk_loader_free(held_out);

@@ -14,7 +14,9 @@ enum { DOCUMENTS = 57, LENGTH = 16, LONGEST = 40, WORLDS = 4 };
 static int64_t length_of(void *arg, int64_t document)
 {
     (void)arg;
-    return document % 9 == 4 ? 0 : document % 11 == 3 ? LONGEST - document % 5 : 1 + document * 7 % 13;
+    return document % 9 == 4    ? 0
+           : document % 11 == 3 ? LONGEST - document % 5
+                                : 1 + document * 7 % 13;
 }
 
 static int draw(void *arg, int64_t document, int64_t epoch, uint64_t seed, void *const *fields)
@@ -110,9 +112,11 @@ static void see_epoch(struct wk_source *source, int world, struct seen *seen)
         for (int r = 0; r < world; r++) {
             struct wk_batch batch;
             int64_t before = loaders[r]->cursor;
-            cr_assert_eq(loader_next(loaders[r], &(struct loader_place){r, world}, &batch, NULL), 1);
+            cr_assert_eq(loader_next(loaders[r], &(struct loader_place){r, world}, &batch, NULL),
+                         1);
             loaders[r]->cursor = before;
-            cr_assert_eq(loader_next(loaders[r], &(struct loader_place){r, world}, &batch, NULL), 1);
+            cr_assert_eq(loader_next(loaders[r], &(struct loader_place){r, world}, &batch, NULL),
+                         1);
             cr_assert_eq(batch.length, LENGTH);
             seen->samples += batch.samples;
             for (int64_t i = 0; i < batch.samples * LENGTH; i++)
