@@ -13,11 +13,11 @@
 #include "tests/numeric/train/graphs.h"
 
 enum { SAMPLES = 3, LENGTH = 24, VOCAB = 37, LAYERS = 4, WIDTH = 16, SIDE = 40, BUDGETS = 12 };
-enum { GPT, LLAMA, MLP, ALONE, GRAPHS, KINDS = GRAPHS + GRAPH_KINDS };
+enum { GPT, LLAMA, MLP, ALONE, HANDED_ON, GRAPHS, KINDS = GRAPHS + GRAPH_KINDS };
 
 static const char *name_of(int kind)
 {
-    static const char *const names[] = {"gpt", "llama", "mlp", "one block"};
+    static const char *const names[] = {"gpt", "llama", "mlp", "one block", "handed on"};
     return kind < GRAPHS ? names[kind] : graph_kinds[kind - GRAPHS].name;
 }
 
@@ -37,17 +37,36 @@ static struct wk_graph *one_block(void)
     return g;
 }
 
+/* Blocks that begin with what could be written over the result of the block before. */
+static struct wk_graph *handed_on(void)
+{
+    struct wk_graph *g = wk_graph_new("handed_on");
+    struct wk_tensor *x = wk_graph_input(g, "pixels", WK_F32, WK_SHAPE(WK_SAMPLES, SIDE));
+    struct wk_tensor *label = wk_graph_input(g, "label", WK_I32, WK_SHAPE(WK_SAMPLES));
+    for (int i = 0; i < LAYERS; i++) {
+        wk_graph_scope(g, "layer%d", i);
+        x = i ? wk_op_tanh(x) : x;
+        x = wk_op_sigmoid(wk_layer_linear(x, "first", SIDE));
+        x = wk_layer_linear(x, "second", SIDE);
+    }
+    wk_graph_block(g, "head");
+    x = wk_layer_linear(wk_op_relu(x), "head", 4);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, label, NULL), NULL);
+    return g;
+}
+
 static struct wk_model *model_of(int kind)
 {
     struct wk_model *model = NULL;
     struct wk_gpt_config gpt = {LAYERS, 2, WIDTH, LENGTH, VOCAB};
     struct wk_llama_config llama = {LAYERS, 4, 2, WIDTH, 24, LENGTH, VOCAB, 10000, 1e-5, true};
     struct wk_mlp_config mlp = {LAYERS, 3, 8, WIDTH, LENGTH, VOCAB};
-    int rc = kind == GPT     ? wk_gpt_new(&gpt, &model)
-             : kind == LLAMA ? wk_llama_new(&llama, &model)
-             : kind == MLP   ? wk_mlp_new(&mlp, &model)
-             : kind == ALONE ? wk_graph_model(one_block(), &model)
-                             : wk_graph_model(graph_kinds[kind - GRAPHS].build(), &model);
+    int rc = kind == GPT         ? wk_gpt_new(&gpt, &model)
+             : kind == LLAMA     ? wk_llama_new(&llama, &model)
+             : kind == MLP       ? wk_mlp_new(&mlp, &model)
+             : kind == ALONE     ? wk_graph_model(one_block(), &model)
+             : kind == HANDED_ON ? wk_graph_model(handed_on(), &model)
+                                 : wk_graph_model(graph_kinds[kind - GRAPHS].build(), &model);
     CHECK(rc == 0);
     if (kind == GPT || kind == LLAMA)
         CHECK(wk_model_dropout(model, 0.2, 5) == 0);

@@ -49,7 +49,8 @@ static struct wk_batch batch_of(void)
 struct trial {
     int kind;
     enum wk_dtype type;
-    bool again, drops;
+    enum wk_recompute again;
+    bool drops;
     uint64_t seed;
     double loss;
     float *grads; /* [count] */
@@ -72,7 +73,7 @@ static void decode(struct wk_model *model, struct trial *trial)
 
 static void set_up(struct wk_model *model, const struct trial *trial)
 {
-    wk_model_recompute(model, trial->again);
+    CHECK(wk_model_recompute_by(model, trial->again, 0) == 0);
     if (trial->drops && trial->kind != MLP)
         CHECK(wk_model_dropout(model, 0.25, 5) == 0);
     CHECK(wk_model_label_smoothing(model, 0.1) == 0);
@@ -138,7 +139,7 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
     device_free(device);
 }
 
-static void compare(int kind, enum wk_dtype type, bool again, bool drops)
+static void compare(int kind, enum wk_dtype type, enum wk_recompute again, bool drops)
 {
     struct wk_model *model = model_of(kind);
     size_t count = model->count;
@@ -165,10 +166,12 @@ static void compare(int kind, enum wk_dtype type, bool again, bool drops)
 int main(void)
 {
     for (int kind = 0; kind < KINDS; kind++) {
-        compare(kind, WK_F32, false, false);
-        compare(kind, WK_F32, true, true);
-        compare(kind, WK_BF16, false, true);
-        compare(kind, WK_F16, true, false);
+        compare(kind, WK_F32, WK_RECOMPUTE_NONE, false);
+        compare(kind, WK_F32, WK_RECOMPUTE_BLOCKS, true);
+        compare(kind, WK_F32, WK_RECOMPUTE_OPERATIONS, true);
+        compare(kind, WK_BF16, WK_RECOMPUTE_NONE, true);
+        compare(kind, WK_F16, WK_RECOMPUTE_BLOCKS, false);
+        compare(kind, WK_BF16, WK_RECOMPUTE_OPERATIONS, false);
     }
     printf("ok models_compute_the_same_on_the_rehearsal_device\n");
     return 0;
