@@ -102,7 +102,8 @@ struct wk_custom_op {
      * in bf16 and f16 is converted from and to f32. */
     unsigned as_kept;
     bool each_position; /* along WK_LENGTH a position does not depend on others: it can decode */
-    double flop;        /* of an element of the result, forward; for wk_graph_print */
+    double flop;        /* of an element of the result, forward; for wk_graph_print. One of at
+                         * most 16 may be computed again (wk_model_recompute_by). */
     /* Memory that a function needs while it runs; tensors have shapes and no data. NULL: none. */
     size_t (*scratch_bytes)(const struct wk_op_call *call, bool backward);
     void *user;
