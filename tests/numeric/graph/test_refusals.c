@@ -57,7 +57,7 @@ static struct parts parts_new(struct wk_graph *other)
         struct wk_graph *other_ = wk_graph_new("other");                                           \
         struct parts p = parts_new(other_);                                                        \
         cr_assert_str_empty(wk_graph_error(p.graph));                                              \
-        cr_expect_null(call, #call);                                                               \
+        cr_expect_null(call, "%s", #call);                                                         \
         const char *const words[] = {__VA_ARGS__};                                                 \
         for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)                              \
             cr_expect_not_null(strstr(wk_graph_error(p.graph), words[i]), "%s: \"%s\" in \"%s\"",  \
