@@ -50,6 +50,7 @@ MISUSE(wk_clip_grad_value, prepared(s) ? 0 : wk_clip_grad_value(s->small.model, 
 MISUSE(wk_step, prepared(s) ? 0 : wk_step(s->small.optimizer))
 MISUSE(wk_step_numbers, wk_step_numbers(s->small.optimizer, &(struct wk_step_numbers){0}))
 MISUSE(wk_scheduler_step, wk_scheduler_step(s->small.scheduler))
+MISUSE(wk_count_batches, prepared(s) ? 0 : wk_count_batches(s->small.model, NULL, 1))
 MISUSE(wk_set_loss, wk_set_loss(s->small.model, 1))
 MISUSE(wk_log, wk_log(s->small.ctx, "Eval Loss", 1))
 MISUSE(wk_reduce_value, wk_reduce_value(s->small.ctx, NULL, WK_SUM))
@@ -236,6 +237,7 @@ static const struct row rows[] = {
     ROW(wk_step),
     ROW(wk_step_numbers),
     ROW(wk_scheduler_step),
+    ROW(wk_count_batches),
     ROW(wk_set_loss),
     ROW(wk_log),
     ROW(wk_reduce_value),
