@@ -5,6 +5,7 @@
 #include <worker/error.h>
 
 #include "libworker/graph/op.h"
+#include "libworker/graph/types.h"
 
 static void note_launch(const struct plan *plan, const struct launch *launch,
                         struct training_pass *pass)
@@ -18,7 +19,7 @@ static void note_launch(const struct plan *plan, const struct launch *launch,
     node->runs = true;
     node->type = plan->values[launch->out[0]].type;
     if (launch->node->row->factors)
-        node->products = plan->options.compute;
+        node->products = types_compute(launch->node, plan->options.compute);
 }
 
 /* A view has the type of what it is a view of. */
