@@ -13,7 +13,8 @@
  * into the temporary folder, and rank 0 waits for all notes and makes the manifest. checkpoint_load
  * accepts any number of shards and reads only the requested bytes.
  *
- * write.h writes one, load.h reads one, list.h has the names of the folders and removes them.
+ * write.h writes one, load.h reads one, list.h has the names of the folders and removes them. What
+ * is in a device's memory passes through the host in parts (device/reach.h), on the device's thread.
  */
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
@@ -22,6 +23,8 @@
 #include <stdint.h>
 
 #include <worker/types.h>
+
+struct queue;
 
 enum { CHECKPOINT_PATH_MAX = 1024, CHECKPOINT_NAME_MAX = 128, CHECKPOINT_DIMS_MAX = 4 };
 
@@ -33,6 +36,7 @@ struct checkpoint_tensor {
     int64_t first; /* element of the flattened tensor that `data` begins with */
     void *data;    /* borrowed; read when writing, written when loading */
     size_t bytes;  /* of data; less than the tensor if others have the rest, or 0 */
+    struct queue *queue; /* of the device that `data` is memory of; NULL: the host's */
 };
 
 #endif

@@ -14,6 +14,7 @@
 #include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/safetensors.h"
+#include "libworker/device/reach.h"
 
 static const char state_file[] = "state.json";
 
@@ -115,6 +116,7 @@ static int open_shard(struct load *load, int index, struct error *err)
 struct wanted {
     int64_t first, count;
     char *data;
+    struct queue *queue; /* of the device that data is memory of, or NULL */
 };
 
 /* The first element in the file of part `index`: a shard has one run of a tensor. */
@@ -142,17 +144,18 @@ static int read_part(struct load *load, const struct manifest_tensor *tensor, in
     int64_t from = part->start > wanted->first ? part->start : wanted->first;
     int64_t end = wanted->first + wanted->count, to = part->start + part->count;
     to = to < end ? to : end;
-    bool all = to - from == part->count;
+    bool in_place = to - from == part->count && reach_is_direct(wanted->queue);
     char *ret = wanted->data + (from - wanted->first) * element;
-    char *into = all ? ret : malloc(bytes);
+    char *into = in_place ? ret : malloc(bytes);
     if (!into)
         return error_set(err, WK_ENOMEM, "no memory for a part of %zu bytes", bytes);
     int rc = file_read_at(shard->fd, into, bytes, entry->offset + (uint64_t)skip, err);
     if (!rc && crc32c(0, into, bytes) != part->crc)
         rc = error_set(err, WK_EIO, "it is damaged: the digest differs");
-    if (!rc && !all)
-        memcpy(ret, into + (from - part->start) * element, (size_t)((to - from) * element));
-    if (!all)
+    if (!rc && !in_place)
+        rc = reach_write(wanted->queue, ret, into + (from - part->start) * element,
+                         (size_t)((to - from) * element), err);
+    if (!in_place)
         free(into);
     return rc;
 }
@@ -202,7 +205,7 @@ static int load_tensors(struct load *load, const struct checkpoint_tensor *tenso
         if (!found)
             return WK_EMISMATCH;
         int64_t count = (int64_t)(tensors[i].bytes / wk_dtype_bytes(found->dtype));
-        struct wanted wanted = {tensors[i].first, count, tensors[i].data};
+        struct wanted wanted = {tensors[i].first, count, tensors[i].data, tensors[i].queue};
         int rc = load_tensor(load, found, &wanted, err);
         if (rc)
             return rc;
@@ -307,7 +310,7 @@ static int verify_tensors(struct load *load, struct error *err)
         void *data = malloc(bytes + 1);
         if (!data)
             return error_set(err, WK_ENOMEM, "no memory for tensor %s", tensor->name);
-        struct wanted wanted = {0, manifest_count(tensor), data};
+        struct wanted wanted = {.count = manifest_count(tensor), .data = data};
         int rc = load_tensor(load, tensor, &wanted, err);
         free(data);
         if (rc)
@@ -372,6 +375,6 @@ int checkpoint_read(struct checkpoint_reader *reader, struct checkpoint_range ra
         range.count > count - range.first)
         return error_set(err, WK_EINVAL, "tensor %s has %lld elements", tensor->name,
                          (long long)count);
-    struct wanted wanted = {range.first, range.count, ret};
+    struct wanted wanted = {.first = range.first, .count = range.count, .data = ret};
     return load_tensor(&reader->load, tensor, &wanted, err);
 }

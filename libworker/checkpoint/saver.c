@@ -9,6 +9,7 @@
 #include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/saver.h"
 #include "libworker/checkpoint/write.h"
+#include "libworker/device/reach.h"
 
 struct saver {
     struct saver_options options;
@@ -152,6 +153,22 @@ static int reserve(struct saver *saver, const struct checkpoint_write *what, siz
     return 0;
 }
 
+static int copy_tensors(struct saver *saver, const struct checkpoint_write *what,
+                        struct error *err)
+{
+    char *at = saver->data;
+    int rc = 0;
+    for (int i = 0; i < what->n_tensors && !rc; i++) {
+        const struct checkpoint_tensor *tensor = &what->tensors[i];
+        saver->tensors[i] = *tensor;
+        saver->tensors[i].data = at;
+        saver->tensors[i].queue = NULL;
+        rc = reach_read(tensor->queue, at, tensor->data, tensor->bytes, err);
+        at += tensor->bytes;
+    }
+    return rc;
+}
+
 int saver_take(struct saver *saver, const struct checkpoint_write *what, struct error *err)
 {
     if (saver_busy(saver))
@@ -161,14 +178,9 @@ int saver_take(struct saver *saver, const struct checkpoint_write *what, struct 
         bytes += what->tensors[i].bytes;
     if (reserve(saver, what, bytes))
         return error_set(err, WK_ENOMEM, "no memory for a copy of %zu bytes", bytes);
-    char *at = saver->data;
-    for (int i = 0; i < what->n_tensors; i++) {
-        saver->tensors[i] = what->tensors[i];
-        saver->tensors[i].data = at;
-        if (what->tensors[i].bytes)
-            memcpy(at, what->tensors[i].data, what->tensors[i].bytes);
-        at += what->tensors[i].bytes;
-    }
+    int rc = copy_tensors(saver, what, err);
+    if (rc)
+        return rc;
     saver->n_tensors = what->n_tensors;
     saver->numbers = *what->numbers;
     saver->about = *what->about;

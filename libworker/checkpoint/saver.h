@@ -1,7 +1,7 @@
 /* Checkpoints off the training path: saver_take copies the state into a snapshot and returns; a
  * thread of its own writes it. Training stalls for one copy.
  *
- * One thread calls the verbs; the gate and `report` run on the saver's thread. The snapshot's
+ * One thread calls the verbs, that of the tensors' device; the gate and `report` run on the saver's thread. The snapshot's
  * memory is kept from one checkpoint to the next.
  */
 #ifndef CHECKPOINT_SAVER_H
@@ -26,7 +26,8 @@ void saver_free(struct saver *saver); /* waits for the write in progress; NULL i
 
 bool saver_busy(struct saver *saver);
 
-/* Copy and hand over. WK_ESTATE while busy; WK_ENOMEM without memory for a copy: then saver_now. */
+/* Copy and hand over. WK_ESTATE while busy; WK_ENOMEM without memory for a copy: then saver_now; a
+ * device's failure. */
 int saver_take(struct saver *saver, const struct checkpoint_write *what, struct error *err);
 
 /* Write from the live state, on this thread, after what is in progress. */

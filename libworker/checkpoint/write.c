@@ -18,6 +18,7 @@
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/note.h"
 #include "libworker/checkpoint/safetensors.h"
+#include "libworker/device/reach.h"
 
 enum { CHUNK_BYTES = 4 << 20 }; /* one part, one digest: a reader reads whole parts */
 enum { SHARD_NAME_BYTES = 48, SHARD_POLL_US = 10000 };
@@ -61,23 +62,28 @@ static int write_data(struct draft *draft, int fd, int index, struct error *err)
 {
     const struct checkpoint_tensor *tensor = &draft->what->tensors[index];
     size_t element = wk_dtype_bytes(tensor->dtype);
-    const char *at = tensor->data;
-    for (size_t done = 0; done < tensor->bytes;) {
-        size_t size = tensor->bytes - done < CHUNK_BYTES ? tensor->bytes - done : CHUNK_BYTES;
+    bool direct = reach_is_direct(tensor->queue);
+    char *room = direct ? NULL : malloc(CHUNK_BYTES);
+    int rc = direct || room ? 0 : error_set(err, WK_ENOMEM, "no memory for a part");
+    for (size_t done = 0, size; done < tensor->bytes && !rc; done += size) {
+        const char *from = (const char *)tensor->data + done;
+        size = tensor->bytes - done < CHUNK_BYTES ? tensor->bytes - done : CHUNK_BYTES;
         struct note_part part = {
             .tensor = (uint32_t)index,
-            .crc = crc32c(0, at + done, size),
             .start = tensor->first + (int64_t)(done / element),
             .count = (int64_t)(size / element),
         };
-        int rc = file_append(fd, at + done, size, err);
+        if (room)
+            rc = reach_read(tensor->queue, room, from, size, err);
+        from = room ? room : from;
+        part.crc = rc ? 0 : crc32c(0, from, size);
+        if (!rc)
+            rc = file_append(fd, from, size, err);
         if (!rc)
             rc = add_part(draft, &part, err);
-        if (rc)
-            return rc;
-        done += size;
     }
-    return 0;
+    free(room);
+    return rc;
 }
 
 static bool is_whole(const struct checkpoint_tensor *tensor)

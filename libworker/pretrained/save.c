@@ -4,6 +4,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/str.h"
+#include "libworker/device/reach.h"
 #include "libworker/models/kind.h"
 #include "libworker/pretrained/config.h"
 #include "libworker/pretrained/family.h"
@@ -47,9 +48,8 @@ static int read_param(void *arg, int index, struct weights_range range, float *r
                       struct error *err)
 {
     const struct wk_model *model = arg;
-    (void)err;
-    memcpy(ret, model->params[index].data + range.first, range.count * sizeof(*ret));
-    return 0;
+    const float *data = model->params[index].data + range.first;
+    return reach_read(model->queue, ret, data, range.count * sizeof(*ret), err);
 }
 
 struct names {
