@@ -5,7 +5,7 @@
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/list.h"
-#include "libworker/parallel/pages.h"
+#include "libworker/device/reach.h"
 #include "libworker/step/bind.h"
 #include "libworker/step/context.h"
 #include "libworker/step/hand_off.h"
@@ -96,7 +96,8 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
         rc = shard_buffer_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
-            memcpy(ret->kept[i].data, flats.data[i], own * sizeof(float));
+            rc = reach_read(flats.queue, ret->kept[i].data, flats.data[i], own * sizeof(float),
+                            err);
     }
     return rc;
 }
@@ -133,7 +134,7 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
                 shard_carry(&old->plan, (int)part, data, plan, ctx->cut.part, mine.data);
         }
         if (!rc)
-            memcpy(flats.data[f], mine.data, kept * sizeof(float));
+            rc = reach_write(flats.queue, flats.data[f], mine.data, kept * sizeof(float), err);
     }
     shard_buffer_free(&passing);
     shard_buffer_free(&mine);

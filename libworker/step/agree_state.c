@@ -5,6 +5,7 @@
 
 #include "common/base/str.h"
 #include "libworker/checkpoint/list.h"
+#include "libworker/device/reach.h"
 #include "libworker/step/agree_memory.h"
 #include "libworker/step/agree_shards.h"
 #include "libworker/step/context.h"
@@ -104,6 +105,7 @@ static int choose_source(const struct member *members, int world, bool *ret_diff
 struct array {
     float *data;
     size_t count;
+    struct queue *queue; /* of the device that data is memory of; NULL: the host's */
 };
 
 enum { PIECE_ELEMENTS = 1 << 22 };
@@ -118,19 +120,21 @@ struct arrays {
 static void add_arrays(const struct unit *unit, struct arrays *arrays)
 {
     const struct wk_optimizer *optimizer = unit->optimizer;
+    struct queue *queue = unit->model->queue;
     int n_states = optimizer ? optimizer->ops->n_states : 0;
     arrays->list[arrays->count++] =
-        (struct array){strategy_range(&unit->strategy)->data, unit->model->count};
+        (struct array){strategy_range(&unit->strategy)->data, unit->model->count, queue};
     for (int s = 0; s < n_states; s++) {
         if (optimizer->state[s]) {
-            arrays->list[arrays->count++] = (struct array){optimizer->state[s], unit->model->count};
+            arrays->list[arrays->count++] =
+                (struct array){optimizer->state[s], unit->model->count, queue};
             continue;
         }
         for (int i = 0; i < unit->model->n_params; i++) {
             struct optimizer_view view =
                 optimizer_state_view(optimizer, s, &unit->model->params[i]);
             if (view.dims)
-                arrays->list[arrays->count++] = (struct array){view.data, view.count};
+                arrays->list[arrays->count++] = (struct array){view.data, view.count, queue};
         }
     }
 }
@@ -165,6 +169,7 @@ struct transfer {
     int source;
     enum part part;
     float *aside; /* LISTEN: one piece; STAGE: everything, array after array */
+    float *piece; /* SEND, FILL: one, if there is an array that the host cannot use */
     struct arrays arrays;
 };
 
@@ -172,6 +177,7 @@ static void transfer_fini(struct transfer *transfer)
 {
     free(transfer->arrays.list);
     free(transfer->aside);
+    free(transfer->piece);
 }
 
 /* Allocate the memory for this part; false if it is out. A rank without memory for a whole state
@@ -179,10 +185,14 @@ static void transfer_fini(struct transfer *transfer)
 static bool take_aside(struct wk_context *ctx, const struct member *members, struct transfer *ret)
 {
     size_t all = 0;
+    bool direct = true;
     const struct member *own = &members[ctx->group.rank];
-    for (int i = 0; i < ret->arrays.count; i++)
+    for (int i = 0; i < ret->arrays.count; i++) {
         all += ret->arrays.list[i].count;
-    size_t wanted = ret->part == PART_STAGE ? all : all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
+        direct = direct && reach_is_direct(ret->arrays.list[i].queue);
+    }
+    size_t piece = all < PIECE_ELEMENTS ? all : PIECE_ELEMENTS;
+    size_t wanted = ret->part == PART_STAGE ? all : piece;
     if (ret->part == PART_STAGE || ret->part == PART_LISTEN)
         ret->aside = malloc(wanted * sizeof(float));
     if (ret->part == PART_STAGE && !ret->aside) {
@@ -190,7 +200,9 @@ static bool take_aside(struct wk_context *ctx, const struct member *members, str
                        (long long)own->step, (long long)members[ret->source].step);
         ret->part = PART_FILL;
     }
-    return ret->part != PART_LISTEN || ret->aside;
+    if (!direct && !ret->aside)
+        ret->piece = malloc(piece * sizeof(float));
+    return (ret->part != PART_LISTEN || ret->aside) && (direct || ret->aside || ret->piece);
 }
 
 /* On success the caller calls transfer_fini. */
@@ -210,44 +222,64 @@ static int transfer_init(struct wk_context *ctx, const struct member *members, i
     return rc;
 }
 
-static int transfer_run(const struct transfer *transfer, const struct array *arrays, int count)
+/* A piece of an array, which is at `host` while it is sent. */
+static int send_piece(const struct transfer *transfer, const struct array *piece, float *host,
+                      struct error *err)
 {
+    size_t bytes = piece->count * sizeof(*host);
+    bool apart = host != piece->data;
     int rc = 0;
-    float *aside = transfer->aside;
-    for (int i = 0; i < count; i++)
-        for (size_t at = 0; at < arrays[i].count && !rc; at += PIECE_ELEMENTS) {
-            size_t left = arrays[i].count - at;
-            size_t n = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
-            float *to = aside ? aside : arrays[i].data + at;
-            rc = wk_broadcast(transfer->comm, to, n, WK_F32, transfer->source, NULL);
-            if (transfer->part == PART_STAGE)
-                aside += n;
-        }
+    if (apart && transfer->part == PART_SEND)
+        rc = reach_read(piece->queue, host, piece->data, bytes, err);
+    if (rc)
+        return rc;
+    rc = wk_broadcast(transfer->comm, host, piece->count, WK_F32, transfer->source, NULL);
+    if (rc)
+        return error_set(err, rc, "%s", wk_comm_error(transfer->comm));
+    if (apart && transfer->part == PART_FILL)
+        rc = reach_write(piece->queue, piece->data, host, bytes, err);
     return rc;
 }
 
-static void take_staged(const struct transfer *transfer, const struct array *arrays, int count)
+static int transfer_run(const struct transfer *transfer, struct error *err)
+{
+    int rc = 0;
+    float *aside = transfer->aside;
+    for (int i = 0; i < transfer->arrays.count; i++) {
+        const struct array *array = &transfer->arrays.list[i];
+        float *host = reach_is_direct(array->queue) ? NULL : transfer->piece;
+        for (size_t at = 0; at < array->count && !rc; at += PIECE_ELEMENTS) {
+            size_t left = array->count - at;
+            size_t n = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
+            const struct array piece = {array->data + at, n, array->queue};
+            rc = send_piece(transfer, &piece, aside ? aside : host ? host : piece.data, err);
+            if (transfer->part == PART_STAGE)
+                aside += n;
+        }
+    }
+    return rc;
+}
+
+static int take_staged(const struct transfer *transfer, struct error *err)
 {
     const float *from = transfer->aside;
-    for (int i = 0; i < count; i++) {
-        memcpy(arrays[i].data, from, arrays[i].count * sizeof(float));
-        from += arrays[i].count;
+    int rc = 0;
+    for (int i = 0; i < transfer->arrays.count && !rc; i++) {
+        const struct array *array = &transfer->arrays.list[i];
+        rc = reach_write(array->queue, array->data, from, array->count * sizeof(float), err);
+        from += array->count;
     }
+    return rc;
 }
 
 static int send_tensors(struct wk_context *ctx, const struct transfer *transfer, struct error *err)
 {
-    const struct arrays *arrays = &transfer->arrays;
     if (transfer->part == PART_FILL) {
         ctx->state.trained = false;
         ctx->state.partial = true;
     }
-    int rc = transfer_run(transfer, arrays->list, arrays->count);
-    if (rc)
-        error_set(err, rc, "%s", wk_comm_error(ctx->group.comm));
-    else if (transfer->part == PART_STAGE)
-        take_staged(transfer, arrays->list, arrays->count);
-    return rc;
+    int rc = transfer_run(transfer, err);
+    return !rc && transfer->part == PART_STAGE ? take_staged(transfer, err) : rc;
 }
 
 static int spread(struct wk_context *ctx, const struct member *members, int source,

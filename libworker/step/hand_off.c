@@ -1,8 +1,8 @@
 #include "libworker/step/hand_off.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "libworker/device/reach.h"
 #include "libworker/step/context.h"
 
 static void handoff_fini(struct handoff *handoff)
@@ -33,6 +33,13 @@ static int comm_failed(struct wk_context *ctx, int rc, struct error *err)
     return error_set(err, rc, "%s", units_sentence(ctx));
 }
 
+static int send_part(struct wk_context *ctx, const float *data, size_t count, int to,
+                     struct error *err)
+{
+    int rc = wk_send(ctx->group.comm, data, count, WK_F32, to, NULL);
+    return rc ? comm_failed(ctx, rc, err) : 0;
+}
+
 static int give(struct wk_context *ctx, int to, struct error *err)
 {
     struct unit *unit;
@@ -46,12 +53,13 @@ static int give(struct wk_context *ctx, int to, struct error *err)
         if (rc)
             return rc;
         for (int i = 0; i < flats.count && !rc; i++) {
-            memcpy(padded.data, flats.data[i], own * sizeof(float));
-            rc = wk_send(ctx->group.comm, padded.data, count, WK_F32, to, NULL);
+            rc = reach_read(flats.queue, padded.data, flats.data[i], own * sizeof(float), err);
+            if (!rc)
+                rc = send_part(ctx, padded.data, count, to, err);
         }
         shard_buffer_free(&padded);
         if (rc)
-            return comm_failed(ctx, rc, err);
+            return rc;
     }
     return 0;
 }

@@ -8,7 +8,11 @@
 
 struct flats flats_of(struct unit *unit)
 {
-    struct flats flats = {.data = {strategy_range(&unit->strategy)->data}, .count = 1};
+    struct flats flats = {
+        .data = {strategy_range(&unit->strategy)->data},
+        .count = 1,
+        .queue = unit->model->queue,
+    };
     for (int i = 0; i < unit->optimizer->ops->n_states; i++)
         flats.data[flats.count++] = unit->optimizer->state[i];
     return flats;

@@ -18,6 +18,7 @@ enum { FLAT_MAX = 1 + OPTIMIZER_STATES_MAX };
 struct flats {
     float *data[FLAT_MAX];
     int count;
+    struct queue *queue; /* of the device that they are memory of; NULL: the host's */
 };
 struct flats flats_of(struct unit *unit);
 

@@ -78,6 +78,7 @@ static int add_param(struct checkpoint_tensor *tensor, const struct held *held, 
         .first = (int64_t)held->first,
         .data = held->own ? held->own->data : NULL,
         .bytes = held->own ? held->own->count * sizeof(float) : 0,
+        .queue = held->unit->model->queue,
     };
     memcpy(tensor->shape, held->param->shape, sizeof(tensor->shape));
     return name_tensor(tensor, held->unit, "model", held->param, err);
@@ -104,6 +105,7 @@ static int add_state(struct checkpoint_tensor *tensors, int *count, int state,
         .first = (int64_t)(held->first + view.first),
         .data = view.data,
         .bytes = view.count * sizeof(float),
+        .queue = held->unit->model->queue,
     };
     memcpy(tensor->shape, view.shape, sizeof(tensor->shape));
     (void)str_printf(kind, sizeof(kind), "optimizer.%s", optimizer_state_name(optimizer, state));
