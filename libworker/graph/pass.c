@@ -100,10 +100,11 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
             },
     };
     numbers_clear(place->numbers, place->queue);
-    rc = place_inputs(place, m->graph, batch, &plan->options.sizes, m->run.inputs);
-    return rc ? error_set(err, rc, "no memory for the inputs of %lld samples",
-                          (long long)plan->options.sizes.samples)
-              : 0;
+    const struct inputs_wanted wanted = {m->graph, batch, &plan->options.sizes};
+    rc = inputs_send(&place->inputs, place->queue, &wanted, m->run.inputs, err);
+    if (rc)
+        (void)error_wrap(err, "the inputs of %lld samples", (long long)batch->samples);
+    return rc;
 }
 
 int pass_output(const struct wk_graph *graph, const char *name)

@@ -3,8 +3,6 @@
 #include <worker/error.h>
 
 #include "libworker/device/cpu.h"
-#include "libworker/graph/batch.h"
-#include "libworker/graph/describe.h"
 
 int place_init(struct place *place, struct error *err)
 {
@@ -40,9 +38,9 @@ void place_release(struct place *place)
     if (place->queue)
         (void)queue_finish(place->queue, NULL);
     device_memory_free(place->device, place->region, place->region_bytes);
-    device_memory_free(place->device, place->inputs, place->inputs_bytes);
-    place->region = place->inputs = NULL;
-    place->region_bytes = place->inputs_bytes = 0;
+    place->region = NULL;
+    place->region_bytes = 0;
+    inputs_release(&place->inputs);
     place_drop(place);
 }
 
@@ -87,38 +85,4 @@ void place_touch(struct place *place)
 {
     queue_fill(place->queue, place->region, 0, place->region_bytes);
     (void)queue_finish(place->queue, NULL);
-}
-
-static size_t rounded(size_t bytes)
-{
-    return (bytes + DEVICE_ALIGN_BYTES - 1) / DEVICE_ALIGN_BYTES * DEVICE_ALIGN_BYTES;
-}
-
-static size_t input_bytes(const struct wk_graph *graph, int input, const struct sizes *sizes)
-{
-    struct op_tensor tensor = describe_tensor(graph->inputs[input], sizes);
-    return (size_t)tensor.count * wk_dtype_bytes(tensor.type);
-}
-
-int place_inputs(struct place *place, const struct wk_graph *graph, const struct wk_batch *batch,
-                 const struct sizes *sizes, const void *ret[GRAPH_NAMED_MAX])
-{
-    size_t total = 0;
-    int rc = 0;
-    for (int i = 0; i < graph->n_inputs; i++) {
-        ret[i] = batch_input(graph, batch, i);
-        total += rounded(input_bytes(graph, i, sizes));
-    }
-    if (device_host_reads(place->device))
-        return 0;
-    rc = grow(place, &place->inputs, &place->inputs_bytes, total, NULL);
-    char *at = place->inputs;
-    for (int i = 0; i < graph->n_inputs && !rc; i++) {
-        size_t bytes = input_bytes(graph, i, sizes);
-        if (ret[i])
-            rc = queue_write(place->queue, at, ret[i], bytes, NULL);
-        ret[i] = ret[i] ? at : NULL;
-        at += rounded(bytes);
-    }
-    return rc;
 }

@@ -1,22 +1,21 @@
-/* Where a graph computes: a device's queue, the region of its values, and the cache of decoding. On
- * a device that cannot read the host's memory the inputs are here, too. Owned by the graph's model;
- * one thread. */
+/* Where a graph computes: a device's queue, the region of its values, the cache of decoding, and
+ * the inputs of batches. Owned by the graph's model; one thread. */
 #ifndef GRAPH_PLACE_H
 #define GRAPH_PLACE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "libworker/device/numbers.h"
-#include "libworker/graph/graph.h"
+#include "libworker/graph/inputs.h"
 
 struct place {
     struct queue *own; /* of the CPU */
     struct queue *queue;
     struct device *device;   /* of the queue */
     struct numbers *numbers; /* made with the first region */
-    void *region, *inputs, *cache;
-    size_t region_bytes, inputs_bytes, cache_bytes;
+    struct inputs inputs;    /* of the last batches */
+    void *region, *cache;
+    size_t region_bytes, cache_bytes;
 };
 
 /* On the CPU. WK_ENOMEM: then place_fini is allowed. place_fini accepts zeroed memory. */
@@ -38,10 +37,5 @@ void place_drop(struct place *place);
 
 /* Write all of the region, so that its pages are there. */
 void place_touch(struct place *place);
-
-/* The inputs of a batch in device memory: where they are, or copies. WK_ENOMEM, or the device's
- * failure. */
-int place_inputs(struct place *place, const struct wk_graph *graph, const struct wk_batch *batch,
-                 const struct sizes *sizes, const void *ret[GRAPH_NAMED_MAX]);
 
 #endif
