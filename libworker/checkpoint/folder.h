@@ -14,7 +14,8 @@
  * accepts any number of shards and reads only the requested bytes.
  *
  * write.h writes one, load.h reads one, list.h has the names of the folders and removes them. What
- * is in a device's memory passes through the host in parts (device/reach.h), on the device's thread.
+ * is in a device's memory passes through the host in parts (device/reach.h), on the device's
+ * thread.
  */
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
@@ -33,9 +34,9 @@ struct checkpoint_tensor {
     enum wk_dtype dtype;
     int dims;
     int64_t shape[CHECKPOINT_DIMS_MAX];
-    int64_t first; /* element of the flattened tensor that `data` begins with */
-    void *data;    /* borrowed; read when writing, written when loading */
-    size_t bytes;  /* of data; less than the tensor if others have the rest, or 0 */
+    int64_t first;       /* element of the flattened tensor that `data` begins with */
+    void *data;          /* borrowed; read when writing, written when loading */
+    size_t bytes;        /* of data; less than the tensor if others have the rest, or 0 */
     struct queue *queue; /* of the device that `data` is memory of; NULL: the host's */
 };
 

@@ -153,8 +153,7 @@ static int reserve(struct saver *saver, const struct checkpoint_write *what, siz
     return 0;
 }
 
-static int copy_tensors(struct saver *saver, const struct checkpoint_write *what,
-                        struct error *err)
+static int copy_tensors(struct saver *saver, const struct checkpoint_write *what, struct error *err)
 {
     char *at = saver->data;
     int rc = 0;

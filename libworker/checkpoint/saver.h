@@ -1,8 +1,8 @@
 /* Checkpoints off the training path: saver_take copies the state into a snapshot and returns; a
  * thread of its own writes it. Training stalls for one copy.
  *
- * One thread calls the verbs, that of the tensors' device; the gate and `report` run on the saver's thread. The snapshot's
- * memory is kept from one checkpoint to the next.
+ * One thread calls the verbs, that of the tensors' device; the gate and `report` run on the saver's
+ * thread. The snapshot's memory is kept from one checkpoint to the next.
  */
 #ifndef CHECKPOINT_SAVER_H
 #define CHECKPOINT_SAVER_H

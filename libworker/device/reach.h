@@ -1,5 +1,5 @@
 /* What host code reads and writes of memory that may be a device's: directly where the device lets
- * it, else by copies that wait (queue_read, queue_write). A queue NULL stands for host memory. The
+ * it, else by copies that wait (queue_read, queue_write). With a NULL queue it is host memory. The
  * device's thread.
  */
 #ifndef DEVICE_REACH_H

@@ -1,12 +1,12 @@
 /* The inputs of a batch in a device's memory. Where the host reads that memory they stay where they
- * are. Elsewhere there are two slots in turn, so that a batch is sent while the pass before it still
- * reads its own:
+ * are. Elsewhere there are two slots in turn: a batch is sent while the pass before it still reads
+ * its own.
  *
  *     batch ──copied──► pinned ──copies queue──► device ──sent──► the pass's launches ──► read
  *
- * The host writes a slot's pinned memory again only when its copy has been waited for, and the
- * copies queue writes its device memory only after the launches that read it. A batch's own arrays
- * are in use during the call alone. Owned by the place of a model; one thread.
+ * The host writes a slot's pinned memory again only when its copy has been waited for. The copies
+ * queue writes its device memory only after the launches that read it. A batch's own arrays are in
+ * use during the call alone. Owned by the place of a model; one thread.
  */
 #ifndef GRAPH_INPUTS_H
 #define GRAPH_INPUTS_H

@@ -33,7 +33,6 @@ struct clip_args {
     double *ret;
     const struct verdict_values *at;
     double most;
-    float factor;
 };
 
 static size_t piece_of(const struct clip_grads *g, size_t done)
@@ -78,14 +77,6 @@ static void run_limit(struct queue *queue, const void *args)
     }
 }
 
-static void run_scale(struct queue *queue, const void *args)
-{
-    const struct clip_args *a = args;
-    (void)queue;
-    a->grads.kernels->scale(a->grads.grads, a->factor, a->grads.count);
-}
-
-/* `use`: of the gradients. */
 static void enqueue(struct queue *queue, const struct clip_args *args, enum device_use use,
                     struct device_launch launch)
 {
@@ -115,10 +106,4 @@ void clip_limit(struct queue *queue, const struct clip_grads *grads,
 {
     enqueue(queue, &(struct clip_args){.grads = *grads, .at = at, .most = most}, DEVICE_UPDATE,
             (struct device_launch){.name = "limit gradients", .run = run_limit});
-}
-
-void clip_scale(struct queue *queue, const struct clip_grads *grads, float factor)
-{
-    enqueue(queue, &(struct clip_args){.grads = *grads, .factor = factor}, DEVICE_UPDATE,
-            (struct device_launch){.name = "scale gradients", .run = run_scale});
 }

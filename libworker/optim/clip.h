@@ -43,7 +43,4 @@ void clip_measure(struct queue *queue, const struct clip_grads *grads, double *r
 void clip_limit(struct queue *queue, const struct clip_grads *grads,
                 const struct verdict_values *at, double most);
 
-/* Enqueue: multiply float ones. */
-void clip_scale(struct queue *queue, const struct clip_grads *grads, float factor);
-
 #endif

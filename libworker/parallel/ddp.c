@@ -5,6 +5,7 @@
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
+#include "libworker/parallel/elements.h"
 #include "libworker/parallel/strategy_ops.h"
 
 static int ddp_init_low(struct ddp *ddp, struct error *err)
@@ -19,18 +20,32 @@ static int ddp_init_low(struct ddp *ddp, struct error *err)
     return model_set_compute(ddp->model, ddp->narrowing.type, ddp->low, err);
 }
 
+/* A hook that sums in two bytes. Where gradients have to be copied they are narrowed before. */
+static int make_low_hook(struct ddp *ddp, const struct hook_model *about, enum wk_dtype type,
+                         struct error *err)
+{
+    void *low = NULL;
+    if (!ddp->stage)
+        return hook_low_new(about, type, &ddp->hook, err);
+    int rc = device_zeros_new(ddp->model->queue, about->count * sizeof(*ddp->low_grads), &low, err);
+    if (!rc)
+        rc = hook_narrow_new(type, &ddp->hook, err);
+    ddp->hook.low = ddp->low_grads = low;
+    return rc;
+}
+
 static int make_hook(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
-    struct hook_model about = {model->kernels, model->params, model->n_params, ddp->grads,
-                               model->count};
+    float *grads = ddp->stage ? ddp->stage->host : ddp->grads;
+    struct hook_model about = {model->kernels, model->params, model->n_params, grads, model->count};
     switch (options->hook) {
     case HOOK_SUM:
         return hook_sum_new(&about, !options->measures, &ddp->hook, err);
     case HOOK_F16:
-        return hook_low_new(&about, WK_F16, &ddp->hook, err);
+        return make_low_hook(ddp, &about, WK_F16, err);
     case HOOK_BF16:
-        return hook_low_new(&about, WK_BF16, &ddp->hook, err);
+        return make_low_hook(ddp, &about, WK_BF16, err);
     case HOOK_POWERSGD:
         return hook_powersgd_new(&about, &options->powersgd, &ddp->hook, err);
     }
@@ -40,14 +55,13 @@ static int make_hook(struct ddp *ddp, const struct strategy_options *options, st
 static int ddp_init_reducer(struct ddp *ddp, const struct strategy_options *options,
                             struct error *err)
 {
-    const struct wk_model *model = ddp->model;
-    const struct reducer_arena grads = {model->params, model->n_params, ddp->grads, model->count};
+    const struct reducer_arena grads = {ddp->model, ddp->grads, &ddp->stages, ddp->stage};
     const struct reducer_options how = {options->sizes, options->static_graph};
     int rc = reducer_init(&ddp->reducer, &grads, ddp->numbers, &how, err);
     if (!rc)
         rc = make_hook(ddp, options, err);
     if (!rc)
-        reducer_set_hook(&ddp->reducer, &ddp->hook.face);
+        reducer_set_hook(&ddp->reducer, &ddp->hook);
     return rc;
 }
 
@@ -72,6 +86,10 @@ static int allocate(struct ddp *ddp, struct error *err)
     ddp->params = params;
     int rc = sums_arena_init(&ddp->arena, model->queue, model->count, err);
     ddp->grads = ddp->arena.data;
+    if (!rc)
+        rc = stages_init(&ddp->stages, model->queue, err);
+    if (!rc && !stages_direct(&ddp->stages))
+        rc = stage_reserve(&ddp->stages, model->count * sizeof(float), &ddp->stage, err);
     return rc;
 }
 
@@ -100,10 +118,12 @@ static void ddp_close(void *self)
     size_t count = ddp->model->count;
     (void)queue_finish(queue, NULL);
     reducer_fini(&ddp->reducer);
+    stages_fini(&ddp->stages);
     if (ddp->hook.free)
         ddp->hook.free(ddp->hook.face.arg);
     device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
     device_memory_free(queue_device(queue), ddp->low, count * sizeof(*ddp->low));
+    device_memory_free(queue_device(queue), ddp->low_grads, count * sizeof(*ddp->low_grads));
     sums_arena_fini(&ddp->arena);
     free(ddp);
 }
@@ -157,7 +177,10 @@ static void ddp_leave(void *self)
 
 static const char *ddp_sentence(const void *self)
 {
-    struct wk_comm *comm = ((const struct ddp *)self)->reducer.comm;
+    const struct reducer *reducer = &((const struct ddp *)self)->reducer;
+    struct wk_comm *comm = reducer->comm;
+    if (reducer->why.code)
+        return reducer->why.text;
     return comm ? wk_comm_error(comm) : "";
 }
 
@@ -216,8 +239,7 @@ static struct clip_grads sums_of(const struct ddp *ddp)
 static void ddp_rescale(void *self, float change)
 {
     struct ddp *ddp = self;
-    struct clip_grads sums = sums_of(ddp);
-    clip_scale(ddp->model->queue, &sums, change);
+    elements_scale(ddp->model, ddp->grads, change, ddp->model->count);
 }
 
 static void ddp_begin(void *self, struct wk_comm *comm, bool last)
@@ -247,14 +269,18 @@ static int ddp_finish(void *self)
 
 static void ddp_drain(void *self)
 {
-    (void)reducer_drain(&((struct ddp *)self)->reducer);
+    struct ddp *ddp = self;
+    (void)reducer_drain(&ddp->reducer);
+    stages_drain(&ddp->stages);
 }
 
 /* A program's own hook does not say. */
 static enum sums ddp_checked(const void *self)
 {
     const struct ddp *ddp = self;
-    bool own = ddp->reducer.hook.arg != ddp->hook.face.arg;
+    bool own = ddp->reducer.hook.face.arg != ddp->hook.face.arg;
+    if (reducer_rests(&ddp->reducer))
+        return SUMS_UNJUDGED;
     return own || !ddp->hook.sums ? SUMS_UNJUDGED : ddp->hook.sums(ddp->hook.face.arg);
 }
 
@@ -318,7 +344,8 @@ static void ddp_clear(void *self)
 static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)
 {
     struct ddp *ddp = self;
-    reducer_set_hook(&ddp->reducer, hook ? hook : &ddp->hook.face);
+    const struct grad_hook own = hook ? (struct grad_hook){.face = *hook} : ddp->hook;
+    reducer_set_hook(&ddp->reducer, &own);
     return 0;
 }
 

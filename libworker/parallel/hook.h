@@ -12,6 +12,7 @@
 #ifndef PARALLEL_HOOK_H
 #define PARALLEL_HOOK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <worker/comm.h>
@@ -35,6 +36,12 @@ struct grad_hook {
     /* Before the first start of a pass: what its gradients are multiplied with (the loss scale).
      * NULL: it remembers nothing that would have to change with it. */
     void (*scaled)(void *arg, double scale);
+
+    bool plain; /* its sum over a single rank changes nothing */
+    /* [count] of the device: gradients are narrowed to `type` there before they are copied to the
+     * host. NULL: they are not. */
+    uint16_t *low;
+    enum wk_dtype type;
 };
 
 /* The data of hooks: gradients grads[count] of params[n_params], in this order. */
@@ -51,9 +58,11 @@ struct hook_model {
 int hook_sum_new(const struct hook_model *model, bool watch, struct grad_hook *ret,
                  struct error *err);
 
-/* `type` WK_F16 or WK_BF16. WK_ENOMEM. */
+/* `type` WK_F16 or WK_BF16. WK_ENOMEM. hook_narrow_new: for gradients that are narrowed before they
+ * are on the host, and widened after it: their data has elements of `type`. */
 int hook_low_new(const struct hook_model *model, enum wk_dtype type, struct grad_hook *ret,
                  struct error *err);
+int hook_narrow_new(enum wk_dtype type, struct grad_hook *ret, struct error *err);
 
 struct powersgd_options {
     int rank;        /* columns of the factors */

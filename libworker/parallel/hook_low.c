@@ -49,6 +49,11 @@ static void hook_free(void *arg)
     free(hook);
 }
 
+static const char *name_of(enum wk_dtype type)
+{
+    return type == WK_F16 ? "fp16" : "bf16";
+}
+
 int hook_low_new(const struct hook_model *model, enum wk_dtype type, struct grad_hook *ret,
                  struct error *err)
 {
@@ -62,9 +67,39 @@ int hook_low_new(const struct hook_model *model, enum wk_dtype type, struct grad
     hook->type = type;
     hook->low = wk_arena_data(hook->arena);
     *ret = (struct grad_hook){
-        .face = {type == WK_F16 ? "fp16" : "bf16", start, finish, hook},
+        .face = {name_of(type), start, finish, hook},
         .meet = meet,
         .free = hook_free,
+    };
+    return 0;
+}
+
+static int start_narrow(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
+{
+    const struct hook_low *hook = arg;
+    struct wk_work *work = NULL;
+    int rc = wk_all_reduce(comm, gradients->data, gradients->count, hook->type, WK_SUM, &work);
+    gradients->own = work;
+    return rc;
+}
+
+static int finish_narrow(void *arg, struct wk_comm *comm, struct wk_gradients *gradients)
+{
+    (void)arg;
+    (void)comm;
+    return wk_wait(gradients->own);
+}
+
+int hook_narrow_new(enum wk_dtype type, struct grad_hook *ret, struct error *err)
+{
+    struct hook_low *hook = calloc(1, sizeof(*hook));
+    if (!hook)
+        return error_set(err, WK_ENOMEM, "no memory for a gradient hook");
+    hook->type = type;
+    *ret = (struct grad_hook){
+        .face = {name_of(type), start_narrow, finish_narrow, hook},
+        .free = free,
+        .type = type,
     };
     return 0;
 }

@@ -49,6 +49,7 @@ static struct grad_hook as_hook(struct hook_sum *hook)
         .face = {"sum", start, finish, hook},
         .free = free,
         .sums = sums,
+        .plain = true,
     };
 }
 

@@ -4,6 +4,7 @@
 
 #include "common/base/assert.h"
 #include "libworker/nn/model.h"
+#include "libworker/parallel/elements.h"
 #include "libworker/parallel/reducer.h"
 
 #define BIT(phase) (1u << REDUCER_##phase)
@@ -29,15 +30,19 @@ static void cut(struct reducer *r)
 int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
                  const struct reducer_options *options, struct error *err)
 {
-    size_t n = (size_t)arena->n_params;
+    const struct wk_model *model = arena->model;
+    size_t n = (size_t)model->n_params;
     *r = (struct reducer){.options = *options,
-                          .params = arena->params,
-                          .n_params = arena->n_params,
+                          .params = model->params,
+                          .n_params = model->n_params,
                           .grads = arena->grads,
-                          .count = arena->count,
+                          .count = model->count,
+                          .model = model,
+                          .stages = arena->stages,
+                          .stage = arena->stage,
                           .numbers = numbers,
                           .factor = 1};
-    int rc = ready_plan_init(&r->plan, arena->n_params, err);
+    int rc = ready_plan_init(&r->plan, model->n_params, err);
     if (rc)
         return rc;
     r->parts = calloc(n, sizeof(*r->parts));
@@ -66,9 +71,14 @@ void reducer_fini(struct reducer *r)
     *r = (struct reducer){0};
 }
 
-void reducer_set_hook(struct reducer *r, const struct wk_gradient_hook *hook)
+void reducer_set_hook(struct reducer *r, const struct grad_hook *hook)
 {
     r->hook = *hook;
+}
+
+bool reducer_rests(const struct reducer *r)
+{
+    return r->stage && r->hook.plain && wk_comm_world(r->comm) == 1;
 }
 
 void reducer_meet(struct reducer *r)
@@ -82,25 +92,82 @@ void reducer_meet(struct reducer *r)
     cut(r);
 }
 
-static void multiply(float *data, float factor, size_t count)
+/* Bytes of what the hook sees. */
+static size_t element(const struct reducer *r)
 {
-    for (size_t i = 0; i < count && factor != 1; i++)
-        data[i] *= factor;
+    return r->hook.low ? sizeof(*r->hook.low) : sizeof(*r->grads);
+}
+
+/* Let the hook sum a bucket. */
+static void begin_bucket(struct reducer *r, int bucket)
+{
+    const struct ready_bucket *b = &r->plan.buckets[bucket];
+    char *grads = r->stage ? r->stage->host : (char *)r->grads;
+    for (int i = b->first_run; i < b->first_run + b->n_runs && !r->failure; i++) {
+        const struct ready_run *run = &r->plan.runs[i];
+        r->parts[i] = (struct wk_gradients){.data = (void *)(grads + run->offset * element(r)),
+                                            .count = run->count,
+                                            .index = i,
+                                            .total = r->plan.n_runs};
+        r->started_parts = i + 1;
+        r->failure = r->hook.face.start(r->hook.face.arg, r->comm, &r->parts[i]);
+    }
+}
+
+/* Of the buckets that are on the host. */
+static void begin_fetched(struct reducer *r, int end)
+{
+    if (r->begun < end && !r->failure)
+        r->failure = event_wait(r->fetched, &r->why);
+    for (; r->begun < end; r->begun++)
+        begin_bucket(r, r->begun);
+}
+
+static struct stage_copy copy_of(const struct reducer *r, const struct ready_run *run)
+{
+    char *grads = r->hook.low ? (char *)r->hook.low : (char *)r->grads;
+    return (struct stage_copy){.device = grads + run->offset * element(r),
+                               .at = run->offset * element(r),
+                               .bytes = run->count * element(r)};
+}
+
+static void narrow_bucket(struct reducer *r, const struct ready_bucket *b)
+{
+    for (int i = b->first_run; i < b->first_run + b->n_runs; i++) {
+        const struct ready_run *run = &r->plan.runs[i];
+        elements_narrow(r->model, r->hook.type, r->hook.low + run->offset, r->grads + run->offset,
+                        run->count);
+    }
+}
+
+static void fetch_bucket(struct reducer *r, const struct ready_bucket *b)
+{
+    if (r->hook.low)
+        narrow_bucket(r, b);
+    struct event final = event_record(r->model->queue);
+    for (int i = b->first_run; i < b->first_run + b->n_runs; i++) {
+        struct stage_copy copy = copy_of(r, &r->plan.runs[i]);
+        copy.after = final;
+        stage_fetch(r->stages, r->stage, &copy);
+    }
 }
 
 static void start_bucket(struct reducer *r, int bucket)
 {
     const struct ready_bucket *b = &r->plan.buckets[bucket];
-    for (int i = b->first_run; i < b->first_run + b->n_runs && !r->failure; i++) {
+    for (int i = b->first_run; i < b->first_run + b->n_runs; i++) {
         const struct ready_run *run = &r->plan.runs[i];
-        r->parts[i] = (struct wk_gradients){.data = r->grads + run->offset,
-                                            .count = run->count,
-                                            .index = i,
-                                            .total = r->plan.n_runs};
-        r->started_parts = i + 1;
-        multiply(r->parts[i].data, r->factor, run->count);
-        r->failure = r->hook.start(r->hook.arg, r->comm, &r->parts[i]);
+        elements_scale(r->model, r->grads + run->offset, r->factor, run->count);
     }
+    if (reducer_rests(r))
+        return;
+    if (!r->stage) {
+        begin_bucket(r, bucket);
+        return;
+    }
+    fetch_bucket(r, b);
+    begin_fetched(r, bucket);
+    r->fetched = r->stage->fetched;
 }
 
 static void start_due(struct reducer *r)
@@ -114,8 +181,9 @@ void reducer_begin(struct reducer *r, struct wk_comm *comm, bool last)
     insist(!r->started_parts);
     set_phase(r, last ? REDUCER_SUMMING : REDUCER_LOCAL);
     r->comm = comm;
-    r->clock = r->started = r->started_parts = 0;
+    r->clock = r->started = r->started_parts = r->begun = 0;
     r->failure = 0;
+    r->why = (struct error){0};
     memset(r->times, 0, (size_t)r->n_params * sizeof(*r->times));
     memset(r->last, 0, (size_t)r->n_params * sizeof(*r->last));
     for (int i = 0; i < r->plan.n_buckets; i++)
@@ -152,6 +220,8 @@ void reducer_flush(struct reducer *r)
     set_phase(r, REDUCER_FLUSHED);
     memset(r->missing, 0, (size_t)r->n_params * sizeof(*r->missing));
     start_due(r);
+    if (r->stage && !reducer_rests(r))
+        begin_fetched(r, r->started);
     if (!r->failure)
         r->failure = step_numbers_start(r->numbers, r->comm);
     if (!r->options.static_graph || r->recorded || !r->clock)
@@ -182,11 +252,23 @@ static int agree_order(struct reducer *r)
     return 0;
 }
 
+/* Its sum to the device. */
+static void send_run(struct reducer *r, const struct ready_run *run)
+{
+    const struct stage_copy copy = copy_of(r, run);
+    stage_send(r->stages, r->stage, &copy);
+    if (r->hook.low)
+        elements_widen(r->model, r->hook.type, r->grads + run->offset, r->hook.low + run->offset,
+                       run->count);
+}
+
 int reducer_drain(struct reducer *r)
 {
     int rc = r->failure;
     for (int i = 0; i < r->started_parts; i++) {
-        int result = r->hook.finish(r->hook.arg, r->comm, &r->parts[i]);
+        int result = r->hook.face.finish(r->hook.face.arg, r->comm, &r->parts[i]);
+        if (r->stage && !result)
+            send_run(r, &r->plan.runs[i]);
         rc = rc ? rc : result;
     }
     int result = step_numbers_wait(r->numbers);

@@ -6,6 +6,10 @@
  * The order is therefore the same on every rank, whatever the order of gradients. The hook decides
  * how a range is summed. The step's numbers (step_numbers.h) are summed last.
  *
+ * Where the host cannot read gradients, hooks sum a copy of them (stage.h). A bucket is fetched
+ * when it is due. Its sum starts after the next bucket's fetch is enqueued, so that the device has
+ * work while the host waits for the copy.
+ *
  * The first pass with a communicator uses buckets from the arena's end. Then rank 0 sends all the
  * order of its gradients, and they are cut again.
  *
@@ -25,11 +29,14 @@
 #include <stddef.h>
 
 #include <worker/comm.h>
-#include <worker/parallel.h>
 
 #include "common/base/error.h"
+#include "libworker/parallel/hook.h"
 #include "libworker/parallel/ready.h"
+#include "libworker/parallel/stage.h"
 #include "libworker/parallel/step_numbers.h"
+
+struct wk_model;
 
 struct reducer_options {
     struct bucket_sizes sizes;
@@ -46,8 +53,12 @@ struct reducer {
     int n_params;
     float *grads; /* [count], borrowed */
     size_t count;
+    const struct wk_model *model; /* of them, borrowed */
+    struct stages *stages;        /* borrowed */
+    struct stage *stage;          /* [count] floats that hooks see, borrowed; NULL: grads */
+    struct event fetched;         /* of the last bucket that was fetched there */
     struct step_numbers *numbers; /* borrowed */
-    struct wk_gradient_hook hook;
+    struct grad_hook hook;
     float factor; /* what gradients are multiplied with before the hook sees them; 1 at init */
     struct ready_plan plan;
     struct wk_gradients *parts; /* [n_params], by run of the plan */
@@ -60,23 +71,28 @@ struct reducer {
     enum reducer_phase phase;
     bool ordered;  /* the plan is in the order observed with this communicator */
     bool recorded; /* static graph: expected is that of the first pass */
-    int clock, started, started_parts;
-    int failure; /* first code a collective failed with */
+    int clock, started, started_parts, begun; /* begun: buckets that the hook has */
+    int failure;                              /* first code a collective or a copy failed with */
+    struct error why;                         /* the sentence of a failed copy */
 };
 
-/* grads[count]: those of the parameters. WK_ENOMEM. */
+/* grads: those of the model, and their copy, NULL where hooks use them in place. WK_ENOMEM. */
 struct reducer_arena {
-    const struct param *params;
-    int n_params;
-    float *grads;
-    size_t count;
+    const struct wk_model *model;
+    float *grads; /* [model->count] */
+    struct stages *stages;
+    struct stage *stage;
 };
 int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
                  const struct reducer_options *options, struct error *err);
 void reducer_fini(struct reducer *r); /* zeroed memory is allowed; after reducer_drain */
 
 /* Outside a pass, and before the first. */
-void reducer_set_hook(struct reducer *r, const struct wk_gradient_hook *hook);
+void reducer_set_hook(struct reducer *r, const struct grad_hook *hook);
+
+/* True if this pass leaves its gradients where they are: they are not on the host, and their hook
+ * would change nothing. Then it sees none of them. */
+bool reducer_rests(const struct reducer *r);
 
 /* Another communicator: orders and graphs are observed again. */
 void reducer_meet(struct reducer *r);

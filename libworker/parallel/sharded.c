@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/reach.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded_blocks.h"
 #include "libworker/parallel/sharded_grads.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
+#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/parallel/strategy_ops.h"
 
@@ -145,6 +146,28 @@ static int fill_initial(struct sharded *s, struct error *err)
     return 0;
 }
 
+/* A unit's values from rank 0 to all. */
+static int spread_unit(struct sharded *s, struct wk_comm *comm, int unit, struct error *err)
+{
+    struct queue *queue = s->model->queue;
+    float *at = s->params + s->plan.units[unit].place;
+    size_t count = sharded_elements(s, unit), bytes = count * sizeof(*at);
+    float *host = sharded_staged(s) ? malloc(bytes) : at;
+    if (!host)
+        return error_set(err, WK_ENOMEM, "no memory for the %zu elements of a unit", count);
+    int rc = host != at ? reach_read(queue, host, at, bytes, err) : 0;
+    if (!rc) {
+        rc = wk_broadcast(comm, host, count, WK_F32, 0, NULL);
+        if (rc)
+            (void)error_set(err, rc, "%s", wk_comm_error(comm));
+    }
+    if (!rc && host != at)
+        rc = reach_write(queue, at, host, bytes, err);
+    if (host != at)
+        free(host);
+    return rc;
+}
+
 /* Only rank 0 reads the values, unit by unit. */
 static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
 {
@@ -156,11 +179,11 @@ static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
             return wk_comm_rank(comm) == 0
                        ? code
                        : error_set(err, code, "rank 0 could not read the weights");
-        if (!rc)
-            rc = wk_broadcast(comm, s->params + s->plan.units[u].place, sharded_elements(s, u),
-                              WK_F32, 0, NULL);
         if (rc)
             return error_set(err, rc, "%s", wk_comm_error(comm));
+        rc = spread_unit(s, comm, u, err);
+        if (rc)
+            return rc;
         keep_row(s, u);
     }
     return 0;
@@ -170,6 +193,8 @@ static void sharded_close(void *self)
 {
     struct sharded *s = self;
     (void)queue_finish(s->model->queue, NULL);
+    stages_fini(&s->gathers);
+    stages_fini(&s->sums);
     sharded_low_fini(s);
     groups_close(&s->groups);
     pages_fini(&s->param_pages);
@@ -210,7 +235,9 @@ static int sharded_init(struct sharded *s, struct error *err)
     }
     bind_pointers(s);
     fill_own(s);
-    rc = fill_initial(s, err);
+    rc = stages_init(&s->gathers, model->queue, err);
+    rc = rc ? rc : stages_init(&s->sums, model->queue, err);
+    rc = rc ? rc : fill_initial(s, err);
     if (!rc)
         rc = sharded_low_init(s, err);
     if (!rc)

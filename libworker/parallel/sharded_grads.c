@@ -6,16 +6,47 @@
 #include "common/base/assert.h"
 #include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
+#include "libworker/parallel/elements.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
+#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 
 static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     if (s->low.params)
         return sharded_low_column(s, unit, ret_work);
-    return wk_all_reduce(s->groups.column, sharded_row(s, s->grads, unit), s->plan.units[unit].row,
-                         WK_F32, WK_SUM, ret_work);
+    size_t row = s->plan.units[unit].row;
+    return wk_all_reduce(s->groups.column, sharded_floats(s, unit) + row * (size_t)s->options.part,
+                         row, WK_F32, WK_SUM, ret_work);
+}
+
+static int sum_floats(struct sharded *s, int unit, struct wk_work **ret_work)
+{
+    size_t row = s->plan.units[unit].row;
+    float *grads = sharded_floats(s, unit);
+    return wk_reduce_scatter(s->comm, grads, grads + row * (size_t)s->options.part, row, WK_F32,
+                             WK_SUM, ret_work);
+}
+
+static void start_sum(struct sharded *s, int unit)
+{
+    struct sharded_unit *u = &s->units[unit];
+    if (s->failure)
+        return;
+    int rc = sharded_stage_ready(s, unit);
+    if (!rc)
+        rc = s->low.params ? sharded_low_reduce(s, unit, &u->reduce)
+                           : sum_floats(s, unit, &u->reduce);
+    if (rc)
+        sharded_note(s, rc);
+}
+
+static void start_fetched(struct sharded *s, int unit)
+{
+    if (s->units[unit].fetched)
+        start_sum(s, unit);
+    s->units[unit].fetched = false;
 }
 
 /* The sum over this replica has to be there before that over the replicas can start. */
@@ -24,6 +55,7 @@ static void advance(struct sharded *s, int unit)
     struct sharded_unit *u = &s->units[unit];
     if (u->phase != UNIT_REDUCING)
         return;
+    start_fetched(s, unit);
     int rc = wk_wait(u->reduce);
     u->reduce = NULL;
     sharded_unit_set(u, UNIT_ADVANCED);
@@ -48,49 +80,59 @@ static void collect(struct sharded *s, int unit)
     s->low.nonfinite = s->low.nonfinite || u->nonfinite;
     if (rc)
         sharded_note(s, rc);
+    sharded_stage_summed(s, unit);
     if (sharded_keeps_grads(s))
         return;
     const float *sum = sharded_row(s, s->grads, unit);
     float *own = s->own_grads + place->shard;
     if (s->low.grads)
         sharded_low_collect(s, unit);
-    for (size_t i = 0; i < place->row && !s->low.grads; i++)
-        own[i] += sum[i];
+    else
+        elements_add(s->model, own, sum, place->row);
     sharded_drop(s, &s->grad_pages, unit);
     if (s->low.grads)
         sharded_low_drop_grads(s, unit);
 }
 
-static int sum_floats(struct sharded *s, int unit, struct wk_work **ret_work)
+/* Where gradients stay in their arena all of them may be on their way; copies of them are few. */
+static bool limits_reduces(const struct sharded *s)
 {
-    const struct shard_unit *place = &s->plan.units[unit];
-    return wk_reduce_scatter(s->comm, s->grads + place->place, sharded_row(s, s->grads, unit),
-                             place->row, WK_F32, WK_SUM, ret_work);
+    return !sharded_keeps_grads(s) || sharded_staged(s);
+}
+
+/* A fetched unit is summed once the next one is being fetched: while the host waits for the copy,
+ * the device has the passes that were enqueued between the two. */
+static void fetch_unit(struct sharded *s, int unit)
+{
+    int rc = sharded_stage_grads(s, unit);
+    if (rc)
+        sharded_note(s, rc);
+    s->units[unit].fetched = true;
+    if (unit + 1 < s->plan.n_units)
+        start_fetched(s, unit + 1);
 }
 
 static void start_reduce(struct sharded *s, int unit)
 {
-    struct sharded_unit *u = &s->units[unit];
     for (int i = s->plan.n_units - 1;
-         i > unit && s->reduces >= SHARDED_REDUCES_MAX && !sharded_keeps_grads(s); i--)
+         i > unit && s->reduces >= SHARDED_REDUCES_MAX && limits_reduces(s); i--)
         collect(s, i);
-    if (s->groups.column && unit + 1 < s->plan.n_units)
+    if (s->groups.column && unit + 1 < s->plan.n_units && !sharded_staged(s))
         advance(s, unit + 1);
-    sharded_unit_set(u, UNIT_REDUCING);
+    sharded_unit_set(&s->units[unit], UNIT_REDUCING);
     s->reduces++;
     if (s->failure)
         return;
-    int rc =
-        s->low.params ? sharded_low_reduce(s, unit, &u->reduce) : sum_floats(s, unit, &u->reduce);
-    if (rc)
-        sharded_note(s, rc);
+    if (sharded_staged(s))
+        fetch_unit(s, unit);
+    else
+        start_sum(s, unit);
 }
 
 void sharded_unit_done(struct sharded *s, int unit)
 {
     float *grads = s->grads + s->plan.units[unit].place;
-    if (s->factor != 1)
-        s->model->kernels->scale(grads, s->factor, sharded_elements(s, unit));
+    elements_scale(s->model, grads, s->factor, sharded_elements(s, unit));
     if (s->low.grads)
         sharded_low_take(s, unit);
     if (s->reducing)
@@ -106,10 +148,8 @@ void sharded_scaled(void *self, float factor, double scale)
 void sharded_rescale(void *self, float change)
 {
     struct sharded *s = self;
-    struct clip_grads grads = {
-        .kernels = s->model->kernels, .grads = s->grads, .count = s->plan.padded};
     if (sharded_keeps_grads(s) && !s->low.grads)
-        clip_scale(s->model->queue, &grads, change);
+        elements_scale(s->model, s->grads, change, s->plan.padded);
 }
 
 static void start_due(struct sharded *s)
@@ -164,6 +204,7 @@ void sharded_flush(void *self)
     struct sharded *s = self;
     while (s->following && s->next >= 0)
         sharded_unit_done(s, s->next--);
+    start_fetched(s, 0);
     if (s->last && !s->failure) {
         int rc = step_numbers_start(s->numbers, s->whole);
         if (rc)
@@ -173,22 +214,39 @@ void sharded_flush(void *self)
         sharded_release_all(s);
 }
 
-/* ZERO1 sums in place: rows move together, each to a place at or before its own. */
-static void compact_rows(struct sharded *s)
+struct compact_args {
+    const struct shard_plan *plan;
+    size_t part, element; /* bytes of one */
+    char *arena;
+};
+
+/* Each row to a place at or before its own. */
+static void run_compact(struct queue *queue, const void *args)
 {
-    for (int i = 0; i < s->plan.n_units; i++) {
-        const struct shard_unit *unit = &s->plan.units[i];
-        memmove(s->own_grads + unit->shard, sharded_row(s, s->grads, i), unit->row * sizeof(float));
+    const struct compact_args *a = args;
+    (void)queue;
+    for (int i = 0; i < a->plan->n_units; i++) {
+        const struct shard_unit *u = &a->plan->units[i];
+        memmove(a->arena + u->shard * a->element,
+                a->arena + (u->place + u->row * a->part) * a->element, u->row * a->element);
     }
 }
 
-/* The sums that are this rank's move to the begin of the arena. */
+/* ZERO1 sums in place: the sums that are this rank's move to the begin of the arena. */
 static void compact(struct sharded *s)
 {
-    if (s->low.grads)
-        sharded_low_compact(s);
-    else
-        compact_rows(s);
+    bool low = s->low.grads;
+    const struct compact_args args = {.plan = &s->plan,
+                                      .part = (size_t)s->options.part,
+                                      .element = low ? sizeof(uint16_t) : sizeof(float),
+                                      .arena = low ? (char *)s->low.grads : (char *)s->grads};
+    const struct device_range range = {args.arena, s->plan.padded * args.element, DEVICE_UPDATE};
+    queue_launch(s->model->queue, &(struct device_launch){.name = "move sums together",
+                                                          .run = run_compact,
+                                                          .args = &args,
+                                                          .args_bytes = sizeof(args),
+                                                          .ranges = &range,
+                                                          .n_ranges = 1});
 }
 
 static void end_pass(struct sharded *s)
@@ -230,6 +288,7 @@ void sharded_drain(void *self)
         u->gather = u->reduce = NULL;
         sharded_unit_set(u, UNIT_OPEN);
     }
+    sharded_stage_drain(s);
     (void)step_numbers_wait(s->numbers);
     end_pass(s);
     s->reduces = 0;

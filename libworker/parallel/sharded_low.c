@@ -1,11 +1,14 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/reach.h"
+#include "libworker/parallel/elements.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 
-enum { PIECE = CLIP_PIECE }; /* elements widened at a time */
+enum { PIECE = ELEMENTS_PIECE }; /* elements widened at a time */
 
 static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 {
@@ -100,9 +103,11 @@ int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work)
     const struct shard_unit *u = &s->plan.units[unit];
     const struct narrowing *narrowing = &s->options.narrowing;
     uint16_t *own = row_of(s, s->low.params, unit);
-    narrow_write(narrowing, s->model->queue, own,
+    narrow_write(narrowing, sharded_row_queue(s, unit), own,
                  (struct narrow_source){s->own_params + u->shard, u->row,
                                         u->offset + u->row * (size_t)s->options.part});
+    if (sharded_staged(s))
+        return sharded_stage_gather(s, unit, own, narrowing->type, ret_work);
     return wk_all_gather(s->comm, own, s->low.params + u->place, u->row, narrowing->type, ret_work);
 }
 
@@ -116,33 +121,71 @@ void sharded_low_drop_grads(struct sharded *s, int unit)
     drop_unit(s, &s->low.grad_pages, unit);
 }
 
-/* As integers: bits added to zeros arrive as they are. */
-int sharded_low_vectors(struct sharded *s)
+/* This rank's pieces of the vectors, at the same places of `ret`, [n_vectors] zeros of the host. */
+static int read_vectors(struct sharded *s, float *ret)
 {
-    struct sharded_low *low = &s->low;
-    if (!low->n_vectors)
-        return 0;
-    memset(low->vectors, 0, low->n_vectors * sizeof(*low->vectors));
-    for (int i = 0; i < s->model->n_params; i++) {
+    int rc = 0;
+    for (int i = 0; i < s->model->n_params && !rc; i++) {
         const struct param *param = &s->model->params[i];
         if (model_reads_low(param))
             continue;
         struct shard_piece piece =
             shard_piece(&s->plan, s->unit_of[i], s->options.part, param->offset, param->count);
-        memcpy(param->data + piece.first, s->own_params + piece.at, piece.count * sizeof(float));
+        rc = reach_read(s->model->queue, ret + (param->data - s->low.vectors) + piece.first,
+                        s->own_params + piece.at, piece.count * sizeof(float), &s->why);
     }
-    return wk_all_reduce(s->comm, low->vectors, low->n_vectors, WK_I32, WK_SUM, NULL);
+    return rc;
+}
+
+/* As integers: bits added to zeros arrive as they are. */
+static int sum_vectors(struct sharded *s, float *vectors)
+{
+    memset(vectors, 0, s->low.n_vectors * sizeof(*vectors));
+    int rc = read_vectors(s, vectors);
+    if (rc)
+        return rc;
+    return wk_all_reduce(s->comm, vectors, s->low.n_vectors, WK_I32, WK_SUM, NULL);
+}
+
+int sharded_low_vectors(struct sharded *s)
+{
+    struct sharded_low *low = &s->low;
+    size_t bytes = low->n_vectors * sizeof(*low->vectors);
+    if (!bytes || !sharded_staged(s))
+        return bytes ? sum_vectors(s, low->vectors) : 0;
+    float *host = malloc(bytes);
+    int rc = host ? sum_vectors(s, host)
+                  : error_set(&s->why, WK_ENOMEM, "no memory for %zu bytes of vectors", bytes);
+    if (!rc)
+        rc = reach_write(s->model->queue, low->vectors, host, bytes, &s->why);
+    free(host);
+    return rc;
+}
+
+/* The master of a unit where its parameters are in float. */
+static int show_unit(struct sharded *s, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    float *own = sharded_row(s, s->params, unit), *master = s->own_params + u->shard;
+    struct wk_work *work = NULL;
+    if (!sharded_staged(s)) {
+        queue_copy(s->model->queue, own, master, u->row * sizeof(*own));
+        return wk_all_gather(s->comm, own, s->params + u->place, u->row, WK_F32, NULL);
+    }
+    int rc = sharded_stage_gather(s, unit, master, WK_F32, &work);
+    if (!rc)
+        rc = wk_wait(work);
+    if (rc)
+        sharded_note(s, rc);
+    sharded_stage_gathered(s, unit, s->params + u->place, WK_F32);
+    return rc;
 }
 
 int sharded_low_show(struct sharded *s)
 {
     int rc = 0;
-    for (int i = 0; i < s->plan.n_units && !rc; i++) {
-        const struct shard_unit *u = &s->plan.units[i];
-        float *own = sharded_row(s, s->params, i);
-        memcpy(own, s->own_params + u->shard, u->row * sizeof(*own));
-        rc = wk_all_gather(s->comm, own, s->params + u->place, u->row, WK_F32, NULL);
-    }
+    for (int i = 0; i < s->plan.n_units && !rc; i++)
+        rc = show_unit(s, i);
     s->low.shown = true;
     return rc;
 }
@@ -157,14 +200,8 @@ void sharded_low_hide(struct sharded *s)
 /* low[count] += x[count] */
 static void add_narrow(struct sharded *s, uint16_t *low, const float *x, size_t count)
 {
-    const struct kernel_table *k = s->model->kernels;
-    enum wk_dtype type = s->options.narrowing.type;
-    for (size_t done = 0, n; done < count; done += n) {
-        n = count - done < PIECE ? count - done : PIECE;
-        k->widen(s->low.wide, type, low + done, n);
-        k->add(s->low.wide, x + done, n);
-        k->narrow(low + done, type, s->low.wide, n);
-    }
+    const struct elements_pieces how = {s->options.narrowing.type, s->low.wide};
+    elements_add_narrow(s->model, &how, low, x, count);
 }
 
 void sharded_low_take(struct sharded *s, int unit)
@@ -183,19 +220,20 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *u = &s->plan.units[unit];
     bool stays = sharded_low_own(s);
-    float *grads = s->grads + u->place;
+    size_t own = u->row * (size_t)s->options.part;
+    float *grads = sharded_floats(s, unit);
     struct wk_reduce_options options = {
         .converts = s->low.grads && !stays,
         .out_dtype = WK_F32,
         .ret_nonfinite = &s->units[unit].nonfinite,
     };
-    struct wk_buffers buffers = {grads, sharded_row(s, s->grads, unit), u->row, WK_F32};
+    struct wk_buffers buffers = {grads, grads + own, u->row, WK_F32};
     if (s->low.grads) {
-        buffers.in = s->low.grads + u->place;
+        buffers.in = sharded_halves(s, unit);
         buffers.dtype = s->options.narrowing.type;
     }
     if (stays)
-        buffers.out = row_of(s, s->low.grads, unit);
+        buffers.out = sharded_halves(s, unit) + own;
     return wk_reduce_scatter_with(s->comm, &buffers, WK_SUM, &options, ret_work);
 }
 
@@ -203,21 +241,14 @@ int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *u = &s->plan.units[unit];
     const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].nonfinite};
-    float *row = sharded_row(s, s->grads, unit);
+    size_t own = u->row * (size_t)s->options.part;
+    float *row = sharded_floats(s, unit) + own;
     struct wk_buffers buffers = {row, row, u->row, WK_F32};
     if (sharded_low_own(s)) {
-        buffers.in = buffers.out = row_of(s, s->low.grads, unit);
+        buffers.in = buffers.out = sharded_halves(s, unit) + own;
         buffers.dtype = s->options.narrowing.type;
     }
     return wk_all_reduce_with(s->groups.column, &buffers, WK_SUM, &options, ret_work);
-}
-
-void sharded_low_compact(struct sharded *s)
-{
-    for (int i = 0; i < s->plan.n_units; i++) {
-        const struct shard_unit *u = &s->plan.units[i];
-        memmove(s->low.grads + u->shard, row_of(s, s->low.grads, i), u->row * sizeof(uint16_t));
-    }
 }
 
 void sharded_low_collect(struct sharded *s, int unit)

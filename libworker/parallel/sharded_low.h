@@ -46,9 +46,8 @@ int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work);
 /* Then this row over the replicas. */
 int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work);
 
-/* Whether narrow sums stay in this rank's row: ZERO1 with narrowing.grads. Then rows together. */
+/* Whether narrow sums stay in this rank's row: ZERO1 with narrowing.grads. */
 bool sharded_low_own(const struct sharded *s);
-void sharded_low_compact(struct sharded *s);
 
 /* Without narrowing.grads: add the sum, in this rank's row in float, to the shard's narrow
  * gradient. */

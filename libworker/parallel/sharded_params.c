@@ -1,16 +1,17 @@
 #include "libworker/parallel/sharded_params.h"
 
-#include <string.h>
-
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/tensor/mapped.h"
 
 static int gather_floats(struct sharded *s, int unit, struct wk_work **ret_work)
 {
     const struct shard_unit *place = &s->plan.units[unit];
-    float *own = sharded_row(s, s->params, unit);
-    memcpy(own, s->own_params + place->shard, place->row * sizeof(float));
+    float *own = sharded_row(s, s->params, unit), *master = s->own_params + place->shard;
+    if (sharded_staged(s))
+        return sharded_stage_gather(s, unit, master, WK_F32, ret_work);
+    queue_copy(s->model->queue, own, master, place->row * sizeof(float));
     return wk_all_gather(s->comm, own, s->params + place->place, place->row, WK_F32, ret_work);
 }
 
@@ -31,10 +32,15 @@ void sharded_start_gather(struct sharded *s, int unit)
 int sharded_await_gather(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
+    size_t place = s->plan.units[unit].place;
     int rc = wk_wait(u->gather);
     u->gather = NULL;
     if (rc)
         sharded_note(s, rc);
+    if (s->low.params)
+        sharded_stage_gathered(s, unit, s->low.params + place, s->options.narrowing.type);
+    else
+        sharded_stage_gathered(s, unit, s->params + place, WK_F32);
     return s->failure;
 }
 
@@ -49,12 +55,16 @@ void sharded_release(struct sharded *s, int unit)
         sharded_low_drop(s, unit);
     else
         sharded_drop(s, &s->param_pages, unit);
+    u->released = event_record(s->model->queue);
 }
 
 static int gather_every_unit(struct sharded *s)
 {
-    for (int i = 0; i < s->plan.n_units; i++)
+    for (int i = 0; i < s->plan.n_units; i++) {
         sharded_start_gather(s, i);
+        if (sharded_staged(s) && i > 0) /* so that copies of two are enough */
+            (void)sharded_await_gather(s, i - 1);
+    }
     for (int i = 0; i < s->plan.n_units; i++)
         (void)sharded_await_gather(s, i);
     return s->failure;
@@ -97,6 +107,10 @@ int sharded_refresh(void *self, struct wk_comm *comm)
 {
     struct sharded *s = self;
     s->failure = 0;
+    s->why = (struct error){0};
+    s->updated = event_record(s->model->queue);
+    for (int i = 0; i < s->plan.n_units; i++)
+        s->units[i].released = s->updated;
     sharded_use(s, comm);
     int rc = s->low.params ? sharded_low_vectors(s) : 0;
     if (rc)

@@ -62,7 +62,7 @@ const char *sharded_sentence(const void *self)
 {
     const struct sharded *s = self;
     struct wk_comm *const comms[] = {s->comm, s->groups.column, s->whole};
-    const char *sentence = "";
+    const char *sentence = s->why.text;
     for (int i = 0; i < 3 && !*sentence; i++)
         sentence = comms[i] ? wk_comm_error(comms[i]) : "";
     return sentence;

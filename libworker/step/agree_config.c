@@ -6,12 +6,14 @@
 
 #include "common/base/str.h"
 #include "libworker/data/source.h"
+#include "libworker/device/device.h"
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/step/context.h"
 
 /* One word per setting, then those of the objects. */
 enum {
     WORD_MODELS = SETTINGS_COUNT,
+    WORD_DEVICE,
     WORD_OPTIMIZERS,
     WORD_GROUPS = WORD_OPTIMIZERS + NUMBERS_UNITS_MAX,
     WORD_SCHEDULERS = WORD_GROUPS + NUMBERS_UNITS_MAX,
@@ -234,6 +236,8 @@ static void say(const struct wk_context *ctx, int word, char ret[WORD_MAX])
         say_setting(&ctx->settings, (enum setting)word, ret);
     else if (word == WORD_MODELS)
         say_models(ctx, ret);
+    else if (word == WORD_DEVICE)
+        (void)str_copy(ret, WORD_MAX, device_name(ctx->compute.device));
     else if (word == WORD_PRODUCTS)
         say_products(ctx, ret);
     else if (word < WORD_GROUPS)
@@ -264,6 +268,8 @@ static void name_word(const struct wk_context *ctx, int word, char ret[NAME_MAX_
         (void)str_copy(ret, NAME_MAX_BYTES, setting_rows[word].name);
     else if (word == WORD_MODELS)
         (void)str_copy(ret, NAME_MAX_BYTES, "the number of models");
+    else if (word == WORD_DEVICE)
+        (void)str_copy(ret, NAME_MAX_BYTES, "the device that computes");
     else if (word == WORD_PRODUCTS)
         (void)str_copy(ret, NAME_MAX_BYTES, "the kernels of OpenBLAS (OPENBLAS_CORETYPE)");
     else if (word < WORD_GROUPS)

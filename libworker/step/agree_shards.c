@@ -96,8 +96,8 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
         rc = shard_buffer_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
-            rc = reach_read(flats.queue, ret->kept[i].data, flats.data[i], own * sizeof(float),
-                            err);
+            rc =
+                reach_read(flats.queue, ret->kept[i].data, flats.data[i], own * sizeof(float), err);
     }
     return rc;
 }

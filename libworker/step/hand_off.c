@@ -37,7 +37,9 @@ static int send_part(struct wk_context *ctx, const float *data, size_t count, in
                      struct error *err)
 {
     int rc = wk_send(ctx->group.comm, data, count, WK_F32, to, NULL);
-    return rc ? comm_failed(ctx, rc, err) : 0;
+    if (rc)
+        return comm_failed(ctx, rc, err);
+    return 0;
 }
 
 static int give(struct wk_context *ctx, int to, struct error *err)
