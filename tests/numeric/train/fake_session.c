@@ -183,9 +183,17 @@ struct session *fake_session(struct fake_cluster *cluster, int worker)
 
 void fake_init(struct fake_cluster *cluster)
 {
+    pthread_mutexattr_t lock;
+    pthread_condattr_t changed;
     *cluster = (struct fake_cluster){.grace_ms = 60000};
-    pthread_mutex_init(&cluster->lock, NULL);
-    pthread_cond_init(&cluster->changed, NULL);
+    pthread_mutexattr_init(&lock);
+    pthread_mutexattr_setpshared(&lock, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&cluster->lock, &lock);
+    pthread_mutexattr_destroy(&lock);
+    pthread_condattr_init(&changed);
+    pthread_condattr_setpshared(&changed, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&cluster->changed, &changed);
+    pthread_condattr_destroy(&changed);
 }
 
 void fake_fini(struct fake_cluster *cluster)

@@ -1,5 +1,5 @@
-/* A coordinator and its sessions in one process: ranks are threads, generations are declared by the
- * test. Thread-safe.
+/* A coordinator and its sessions: ranks are threads, or processes that share the cluster's memory;
+ * generations are declared by the test. Thread-safe.
  */
 #ifndef TRAIN_FAKE_SESSION_H
 #define TRAIN_FAKE_SESSION_H

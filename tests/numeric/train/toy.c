@@ -5,6 +5,7 @@
 
 #include <worker/precision.h>
 
+#include "libworker/device/reach.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
 #include "tests/numeric/train/toy.h"
@@ -232,8 +233,9 @@ static void take_weights(struct toy *toy, struct objects *o)
     float *at = toy->weights;
     wk_gather_parameters(o->model);
     for (int i = 0; at && i < o->model->n_params; i++) {
-        memcpy(at, wk_parameter_data(o->model, i), o->model->params[i].count * sizeof(*at));
-        at += o->model->params[i].count;
+        const struct param *param = &o->model->params[i];
+        CHECK(reach_read(o->model->queue, at, param->data, param->count * sizeof(*at), NULL) == 0);
+        at += param->count;
     }
 }
 
@@ -248,6 +250,7 @@ void toy_run(struct toy *toy)
     struct context_seams seams = {.environment = toy->environment ? toy->environment : &empty,
                                   .session = toy->session,
                                   .kernels = toy->kernels,
+                                  .device = toy->device,
                                   .quiet = true};
     if (!context_open(&options, &seams, &ctx)) {
         make(toy, ctx, &objects);

@@ -28,6 +28,7 @@ struct toy {
     double dropout;                     /* of the model */
     int64_t within_bytes;               /* of its recomputation; 0: as set */
     const struct kernel_table *kernels; /* the best of its CPU; NULL: as it is */
+    struct device *device;              /* computes there; NULL: on the CPU */
 
     /* Called after each step taken; true ends the run in the middle of the next one: before its
      * backward pass, or with its reductions under way. */
