@@ -344,8 +344,12 @@ static void ddp_clear(void *self)
 static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)
 {
     struct ddp *ddp = self;
-    const struct grad_hook own = hook ? (struct grad_hook){.face = *hook} : ddp->hook;
-    reducer_set_hook(&ddp->reducer, &own);
+    struct grad_hook used = ddp->hook;
+    if (hook) {
+        used = (struct grad_hook){0};
+        used.face = *hook;
+    }
+    reducer_set_hook(&ddp->reducer, &used);
     return 0;
 }
 

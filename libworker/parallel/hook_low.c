@@ -90,16 +90,22 @@ static int finish_narrow(void *arg, struct wk_comm *comm, struct wk_gradients *g
     return wk_wait(gradients->own);
 }
 
+/* Takes ownership. */
+static struct grad_hook as_narrow(struct hook_low *hook)
+{
+    return (struct grad_hook){
+        .face = {name_of(hook->type), start_narrow, finish_narrow, hook},
+        .free = free,
+        .type = hook->type,
+    };
+}
+
 int hook_narrow_new(enum wk_dtype type, struct grad_hook *ret, struct error *err)
 {
     struct hook_low *hook = calloc(1, sizeof(*hook));
     if (!hook)
         return error_set(err, WK_ENOMEM, "no memory for a gradient hook");
     hook->type = type;
-    *ret = (struct grad_hook){
-        .face = {name_of(type), start_narrow, finish_narrow, hook},
-        .free = free,
-        .type = type,
-    };
+    *ret = as_narrow(hook);
     return 0;
 }
