@@ -81,7 +81,7 @@ static void gemm(const struct kernel_gemm *g)
 }
 
 /* Room for tiles of factors widened to float, and the library that multiplies bf16 as it is. */
-enum { TILE_M = 128, TILE_N = 512, TILE_K = 256 };
+enum { TILE_M = 512, TILE_N = 512, TILE_K = 256 };
 
 struct kernel_room {
     struct onednn *library; /* NULL where it or the instruction is missing */
