@@ -127,6 +127,12 @@ static struct row_power row_power_of(const float *x, int64_t classes)
     return row;
 }
 
+/* log(sum of exp(x)) */
+static double row_log(const struct row_power *row)
+{
+    return row->most + log(row->sum);
+}
+
 /* With e = exp(t - most of t): sum of e (t - s) by the sum of e, and the difference of both rows'
  * logs of sums. */
 static double divergence_fast(const struct kernel_divergence *d)
@@ -140,9 +146,8 @@ static double divergence_fast(const struct kernel_divergence *d)
         sum += e;
         apart += e == 0 ? 0 : by;
     }
-    struct row_power student = row_power_of(s, d->classes);
-    double log_q = student.most + log(student.sum), log_p = most + log(sum);
-    return apart / sum + (log_q - log_p);
+    const struct row_power student = row_power_of(s, d->classes), teacher = {most, sum};
+    return apart / sum + (row_log(&student) - row_log(&teacher));
 }
 
 static void divergence_slope_fast(const struct kernel_divergence *d, float dloss, float *dstudent)

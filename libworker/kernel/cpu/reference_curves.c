@@ -66,10 +66,11 @@ static void gelu_erf_slope_plain(float *dx, const float *x, const float *dout, s
 /* log(sum of exp(x)), from the largest, which no power exceeds. */
 static double log_sum(const float *x, int64_t classes)
 {
-    double most = (double)x[0], sum = 0;
+    double most = (double)x[0];
     for (int64_t i = 1; i < classes; i++)
         most = (double)x[i] > most ? (double)x[i] : most;
-    for (int64_t i = 0; i < classes; i++)
+    double sum = exp((double)x[0] - most);
+    for (int64_t i = 1; i < classes; i++)
         sum += exp((double)x[i] - most);
     return most + log(sum);
 }
