@@ -42,7 +42,7 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
     int64_t length = o->length ? o->length : m->model.context;
     struct plan_options wanted = {
         .trace = {.trains = true, .drops = m->model.dropout > 0},
-        .sizes = {o->samples, m->graph->uses_length ? length : 1},
+        .sizes = {o->samples, m->graph->uses_length ? length : 1, o->world},
         .compute = o->compute,
         .recompute = o->recompute,
         .within = o->within,

@@ -42,12 +42,12 @@ struct estimate_options {
 
 /* Bytes of the rank with the most, at the fullest moment of a step. */
 struct estimate {
-    int64_t parameters;    /* in float: whole, or the rank's part and what a pass gathers */
-    int64_t low;           /* the copy in 2 bytes that products read */
-    int64_t gradients;     /* of parameters; arenas of collectives are these */
-    int64_t optimizer;     /* its state, and what one update needs besides */
-    int64_t activations;   /* values and gradients of values: the plan's region */
-    int64_t batch;         /* the graph's inputs */
+    int64_t parameters;  /* in float: whole, or the rank's part and what a pass gathers; buffers */
+    int64_t low;         /* the copy in 2 bytes that products read */
+    int64_t gradients;   /* of parameters; arenas of collectives are these */
+    int64_t optimizer;   /* its state, and what one update needs besides */
+    int64_t activations; /* values and gradients of values: the plan's region */
+    int64_t batch;       /* the graph's inputs */
     int64_t communication; /* rings, posts and buffers to the other ranks */
     int64_t total;
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */

@@ -3,7 +3,11 @@
 #include "libworker/nn/model.h"
 #include "libworker/parallel/sharded.h"
 
-enum { FLOAT_BYTES = sizeof(float), LOW_BYTES = sizeof(uint16_t) };
+enum {
+    FLOAT_BYTES = sizeof(float),
+    LOW_BYTES = sizeof(uint16_t),
+    BUFFER_BYTES = 4 * sizeof(float) + sizeof(double), /* nn/buffers.h */
+};
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -27,7 +31,7 @@ static int64_t state_elements(const struct optimizer_shape *shape)
 static int64_t whole_state(const struct wk_model *model, const struct optimizer_ops *ops)
 {
     int64_t count = 0, scratch = 0;
-    for (int i = 0; i < model->n_params; i++) {
+    for (int i = 0; i < model_trained(model); i++) {
         struct optimizer_segment segment = {.param = &model->params[i],
                                             .count = model->params[i].count};
         for (int s = 0; s < ops->n_states; s++) {
@@ -39,24 +43,29 @@ static int64_t whole_state(const struct wk_model *model, const struct optimizer_
     return (count + scratch) * FLOAT_BYTES;
 }
 
-/* Elements of units (blocks under fsdp, else buckets): the largest, those gathered for a pass, and
- * gradients between the backward pass and the rank's part. */
+/* Elements of units (blocks under fsdp, else buckets): the largest that is trained, those gathered
+ * for a pass, and gradients between the backward pass and the rank's part. */
 struct in_use {
     int64_t unit, gathered, reduced;
 };
 
+/* The frozen parts of blocks are gathered beside the trained ones. */
 static struct in_use blocks_in_use(const struct wk_model *model, int prefetch)
 {
-    int64_t first = 0, largest = 0;
+    int64_t first = 0, largest = 0, unit = 0, frozen = 0;
     for (int i = 0; i < model->n_blocks; i++) {
-        int64_t count = (int64_t)model_block(model, i).count;
+        struct model_block block = model_block(model, i);
+        int64_t count = (int64_t)block.count;
+        bool trains = block.first < model_trained(model);
         first = i ? first : count;
-        largest = i ? larger(largest, count) : largest;
+        if (i && trains)
+            largest = larger(largest, count);
+        unit = trains ? larger(unit, count) : unit;
+        frozen = trains ? frozen : larger(frozen, count);
     }
-    int64_t unit = larger(first, largest);
     return (struct in_use){
         .unit = unit,
-        .gathered = first + (1 + prefetch) * largest, /* the first block stays */
+        .gathered = first + (1 + prefetch) * (largest + frozen), /* the first block stays */
         .reduced = (1 + SHARDED_REDUCES_MAX) * unit,
     };
 }
@@ -65,45 +74,52 @@ static struct in_use blocks_in_use(const struct wk_model *model, int prefetch)
 static struct in_use buckets_in_use(const struct wk_model *model, size_t bucket_bytes)
 {
     int64_t tensor = 0;
-    for (int i = 0; i < model->n_params; i++)
+    for (int i = 0; i < model_trained(model); i++)
         tensor = larger(tensor, (int64_t)model->params[i].count);
     int64_t unit = (int64_t)bucket_bytes / FLOAT_BYTES + tensor;
     return (struct in_use){unit, (int64_t)model->count, (1 + SHARDED_REDUCES_MAX) * unit};
 }
 
-/* A strategy that cuts the state into parts of `own` elements. */
-static void share_of_cut(const struct wk_model *model, const struct estimate_options *o,
-                         int64_t own, struct estimate *e)
+static int64_t part_of(int64_t count, int world)
 {
-    int64_t all = (int64_t)model->count;
+    return (count + world - 1) / world;
+}
+
+/* A strategy that cuts the state. */
+static void share_of_cut(const struct wk_model *model, const struct estimate_options *o,
+                         struct estimate *e)
+{
+    int64_t all = (int64_t)model->count, trained = (int64_t)model_trained_count(model);
+    int64_t own = part_of(all, o->world);
     struct in_use in_use = o->strategy == STRATEGY_FSDP ? blocks_in_use(model, o->prefetch)
                                                         : buckets_in_use(model, o->bucket_bytes);
     int64_t gathered = smaller(in_use.gathered, all);
-    int64_t grads = own + smaller(in_use.reduced, all);
+    int64_t grads = part_of(trained, o->world) + smaller(in_use.reduced, trained);
     if (o->strategy == STRATEGY_ZERO1) /* the rank's part is within the whole */
-        grads = all;
+        grads = trained;
     bool narrow = o->compute != WK_F32;
     e->parameters = (own + (narrow ? 0 : gathered)) * FLOAT_BYTES;
     e->low = narrow ? gathered * LOW_BYTES : 0;
     e->gradients = grads * FLOAT_BYTES;
     if (o->low_gradients) /* a unit is in float until it is final */
-        e->gradients = grads * LOW_BYTES + smaller(in_use.unit, all) * FLOAT_BYTES;
+        e->gradients = grads * LOW_BYTES + smaller(in_use.unit, trained) * FLOAT_BYTES;
 }
 
 /* Collectives in rows: each rank sends (N - 1) / N of the bytes once (docs/collectives.md). */
 static double sent_in_step(const struct wk_model *model, const struct estimate_options *o)
 {
-    double all = (double)model->count, part = (double)(o->world - 1) / o->world;
-    double grads = all * (o->low_gradients ? LOW_BYTES : FLOAT_BYTES);
-    double params = all * (o->compute == WK_F32 ? FLOAT_BYTES : LOW_BYTES);
+    double all = (double)model->count, trained = (double)model_trained_count(model);
+    double part = (double)(o->world - 1) / o->world;
+    double grads = trained * (o->low_gradients ? LOW_BYTES : FLOAT_BYTES);
+    double each = o->compute == WK_F32 ? FLOAT_BYTES : LOW_BYTES;
     switch (o->strategy) {
     case STRATEGY_DDP:
         return 2 * grads * part;
     case STRATEGY_ZERO1:
     case STRATEGY_ZERO2:
-        return (grads + params) * part;
+        return (grads + trained * each) * part;
     case STRATEGY_FSDP:
-        return (grads + 2 * params) * part;
+        return (grads + 2 * all * each) * part;
     case STRATEGY_KINDS:
         break;
     }
@@ -114,15 +130,17 @@ void share_of_state(const struct wk_model *model, const struct estimate_options 
                     struct estimate *e)
 {
     const struct optimizer_ops *ops = o->optimizer->ops;
-    int64_t all = (int64_t)model->count;
+    int64_t all = (int64_t)model->count, trained = (int64_t)model_trained_count(model);
     bool cuts = o->strategy != STRATEGY_DDP;
-    int64_t own = cuts ? (all + o->world - 1) / o->world : all;
+    int64_t own = cuts ? part_of(trained, o->world) : trained;
     if (cuts) {
-        share_of_cut(model, o, own, e);
+        share_of_cut(model, o, e);
     } else {
-        e->parameters = e->gradients = all * FLOAT_BYTES;
+        e->parameters = all * FLOAT_BYTES;
+        e->gradients = trained * FLOAT_BYTES;
         e->low = o->compute == WK_F32 ? 0 : all * LOW_BYTES;
     }
+    e->parameters += (int64_t)model->buffers.count * BUFFER_BYTES;
     e->optimizer = ops->whole_tensors ? whole_state(model, ops) : ops->n_states * own * FLOAT_BYTES;
     e->sent = sent_in_step(model, o);
 }

@@ -5,7 +5,7 @@
 
 #include "libworker/estimate/estimate.h"
 
-/* Fill in parameters, low, gradients, optimizer and sent; the options are valid. */
+/* Fill in parameters (with buffers), low, gradients, optimizer and sent; the options are valid. */
 void share_of_state(const struct wk_model *model, const struct estimate_options *options,
                     struct estimate *e);
 

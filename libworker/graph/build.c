@@ -42,6 +42,7 @@ void wk_graph_free(struct wk_graph *graph)
     free(graph->tensors);
     free(graph->nodes);
     free(graph->params);
+    free(graph->buffers);
     free(graph->blocks);
     arena_fini(&graph->arena);
     free(graph);
@@ -180,6 +181,11 @@ struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name, enum 
         return graph_refuse(graph, "input %s: %d is no type", name, (int)type);
     if (!shape.dims || !dim_equal(input.shape[0], dim_of(WK_SAMPLES)))
         return graph_refuse(graph, "input %s: the first dimension is WK_SAMPLES", name);
+    for (int i = 0; i < input.dims; i++) {
+        if (input.shape[i].ranks)
+            return graph_refuse(graph, "input %s: WK_RANKS is of what wk_op_all_gather makes",
+                                name);
+    }
     if (graph->n_inputs == GRAPH_NAMED_MAX)
         return graph_refuse(graph, "input %s: a graph has at most %d inputs", name,
                             GRAPH_NAMED_MAX);
@@ -190,13 +196,46 @@ struct wk_tensor *wk_graph_input(struct wk_graph *graph, const char *name, enum 
     return tensor;
 }
 
-static bool param_is_known(struct wk_graph *graph, const char *name)
+/* "parameter" or "buffer" for a tensor of this name, or NULL. */
+static const char *kind_of_name(struct wk_graph *graph, const char *name)
 {
     for (int i = 0; i < graph->n_params; i++) {
         if (!strcmp(graph->params[i].tensor->name, name))
-            return true;
+            return "parameter";
     }
-    return false;
+    for (int i = 0; i < graph->n_buffers; i++) {
+        if (!strcmp(graph->buffers[i].tensor->name, name))
+            return "buffer";
+    }
+    return NULL;
+}
+
+/* Name and shape of a new parameter or buffer (`kind`), as `call` was given them. False, with a
+ * sentence, if it cannot be. */
+static bool read_stored(struct wk_graph *graph, const char *const kind_and_call[2],
+                        const char *name, struct wk_shape shape, struct wk_tensor *ret)
+{
+    char scoped[2 * NAME_MAX_BYTES];
+    const char *kind = kind_and_call[0];
+    if (graph->scope && name && *name) {
+        (void)snprintf(scoped, sizeof(scoped), "%s.%s", graph->scope, name);
+        name = scoped;
+    }
+    ret->name = graph_name(graph, kind_and_call[1], name);
+    if (!ret->name || !read_shape(graph, ret->name, shape, ret))
+        return false;
+    const char *other = kind_of_name(graph, name);
+    if (other && !strcmp(other, kind))
+        graph_refuse(graph, "there are two %ss named %s", kind, name);
+    else if (other)
+        graph_refuse(graph, "there are a %s and a %s named %s", other, kind, name);
+    else if (!shape.dims)
+        graph_refuse(graph, "%s %s: at least one dimension, such as WK_SHAPE(1)", kind, name);
+    for (int i = 0; i < ret->dims; i++) {
+        if (!dim_is_fixed(ret->shape[i]))
+            graph_refuse(graph, "%s %s: its sizes are fixed", kind, name);
+    }
+    return !stopped(graph);
 }
 
 struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struct wk_shape shape,
@@ -204,35 +243,51 @@ struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name, struc
 {
     struct graph_param param = {.options = options ? *options : (struct wk_param){0}};
     struct wk_tensor like = {.kind = TENSOR_PARAM, .type = WK_F32};
-    char scoped[2 * NAME_MAX_BYTES];
-    if (stopped(graph))
+    const char *const what[2] = {"parameter", "wk_graph_param"};
+    if (stopped(graph) || !read_stored(graph, what, name, shape, &like))
         return NULL;
-    if (graph->scope && name && *name) {
-        (void)snprintf(scoped, sizeof(scoped), "%s.%s", graph->scope, name);
-        name = scoped;
-    }
-    like.name = graph_name(graph, "wk_graph_param", name);
-    if (!like.name || !read_shape(graph, like.name, shape, &like))
-        return NULL;
-    if (param_is_known(graph, name))
-        return graph_refuse(graph, "there are two parameters named %s", name);
-    if (!shape.dims)
-        return graph_refuse(graph, "parameter %s: at least one dimension, such as WK_SHAPE(1)",
-                            name);
-    for (int i = 0; i < like.dims; i++) {
-        if (!dim_is_fixed(like.shape[i]))
-            return graph_refuse(graph, "parameter %s: its sizes are fixed", name);
-    }
     if (graph->n_params == GRAPH_PARAMS_MAX)
-        return graph_refuse(graph, "parameter %s: a graph has at most %d", name, GRAPH_PARAMS_MAX);
+        return graph_refuse(graph, "parameter %s: a graph has at most %d", like.name,
+                            GRAPH_PARAMS_MAX);
+    param.options.frozen |= graph->freezes;
     like.index = graph->n_params;
-    like.trains = true;
+    like.trains = !param.options.frozen;
     param.tensor = tensor_new(graph, &like);
     if (!param.tensor || !grow(graph, (void **)&graph->params, graph->n_params,
                                &graph->params_capacity, sizeof(*graph->params)))
         return NULL;
     graph->params[graph->n_params++] = param;
     return param.tensor;
+}
+
+void wk_graph_freeze(struct wk_graph *graph, bool on)
+{
+    if (!stopped(graph))
+        graph->freezes = on;
+}
+
+struct wk_tensor *wk_graph_buffer(struct wk_graph *graph, const char *name, struct wk_shape shape,
+                                  double value)
+{
+    struct graph_buffer buffer = {.value = (float)value, .count = 1};
+    struct wk_tensor like = {.kind = TENSOR_BUFFER, .type = WK_F32};
+    const char *const what[2] = {"buffer", "wk_graph_buffer"};
+    if (stopped(graph) || !read_stored(graph, what, name, shape, &like))
+        return NULL;
+    if (graph->n_buffers == GRAPH_BUFFERS_MAX)
+        return graph_refuse(graph, "buffer %s: a graph has at most %d", like.name,
+                            GRAPH_BUFFERS_MAX);
+    for (int i = 0; i < like.dims; i++)
+        buffer.count *= (size_t)like.shape[i].fixed;
+    buffer.offset = graph->buffers_count;
+    like.index = graph->n_buffers;
+    buffer.tensor = tensor_new(graph, &like);
+    if (!buffer.tensor || !grow(graph, (void **)&graph->buffers, graph->n_buffers,
+                                &graph->buffers_capacity, sizeof(*graph->buffers)))
+        return NULL;
+    graph->buffers[graph->n_buffers++] = buffer;
+    graph->buffers_count += buffer.count;
+    return buffer.tensor;
 }
 
 /* Begin a block of this name, which the arena has. The first block gets it if nothing is in it. */
@@ -347,6 +402,30 @@ static bool can_count(struct wk_graph *graph, const char *name, const struct wk_
     return !graph->error.code;
 }
 
+void wk_graph_update(struct wk_graph *graph, struct wk_tensor *buffer, struct wk_tensor *next)
+{
+    char text[TENSOR_TEXT_MAX];
+    if (stopped(graph) || !is_value(graph, "wk_graph_update: buffer", NULL, buffer) ||
+        !is_value(graph, "wk_graph_update: next", NULL, next))
+        return;
+    if (buffer->kind != TENSOR_BUFFER) {
+        graph_refuse(graph, "wk_graph_update of %s, which is not a buffer",
+                     tensor_text(buffer, text));
+        return;
+    }
+    struct graph_buffer *to = &graph->buffers[buffer->index];
+    if (to->next)
+        graph_refuse(graph, "buffer %s is updated twice", buffer->name);
+    else if (tensor_base(next)->kind != TENSOR_VALUE)
+        graph_refuse(graph, "buffer %s: what it becomes is the result of an operation",
+                     buffer->name);
+    else if (next->type != WK_F32 || !tensor_same_shape(buffer, next))
+        graph_refuse(graph, "buffer %s: its update is %s; it takes the buffer's shape, in f32",
+                     buffer->name, tensor_text(next, text));
+    else
+        to->next = next;
+}
+
 void wk_graph_loss(struct wk_graph *graph, const char *name, struct wk_tensor *losses,
                    const struct wk_loss *options)
 {
@@ -413,6 +492,7 @@ struct wk_shape wk_tensor_shape(const struct wk_tensor *tensor)
         shape.size[shape.dims++] = dim_is_fixed(d)                    ? d.fixed
                                    : dim_equal(d, dim_of(WK_SAMPLES)) ? WK_SAMPLES
                                    : dim_equal(d, dim_of(WK_LENGTH))  ? WK_LENGTH
+                                   : dim_equal(d, dim_of(WK_RANKS))   ? WK_RANKS
                                                                       : WK_REST;
     }
     return shape;

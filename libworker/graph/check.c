@@ -48,14 +48,16 @@ static uint64_t inputs_of_starts(const struct wk_graph *graph)
     return starts & ~others;
 }
 
-static void check_params(struct wk_graph *graph, const bool *reached)
+/* `outputs`: reached by them; a frozen parameter may be only there. */
+static void check_params(struct wk_graph *graph, const bool *reached, const bool *outputs)
 {
     for (int i = 0; i < graph->n_params; i++) {
         const struct wk_tensor *param = graph->params[i].tensor;
         if (param->dims > PARAM_DIMS)
             graph_refuse(graph, "parameter %s has %d dimensions; at most %d are stored",
                          param->name, param->dims, PARAM_DIMS);
-        if (graph->n_losses && !reached[param->id])
+        bool used = reached[param->id] || (!param->trains && outputs[param->id]);
+        if (graph->n_losses && !used)
             graph_refuse(graph, "parameter %s reaches no loss: use it or leave it out",
                          param->name);
     }
@@ -77,7 +79,7 @@ static void check_gradients(struct wk_graph *graph, bool *wanted)
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct node *node = graph->nodes[i];
         for (int k = 0; k < node->n_in && wanted[node->out[0]->id]; k++) {
-            if (computes_gradient(node, k) && !node->row->backward)
+            if (computes_gradient(node, k) && !node->row->backward && !node->row->meets)
                 graph_refuse(graph,
                              "%s has no backward function, and a loss needs the gradient of its "
                              "input %d: give one, name the input in `constants`, or use "
@@ -89,11 +91,20 @@ static void check_gradients(struct wk_graph *graph, bool *wanted)
     }
 }
 
+static void check_buffer(struct wk_graph *graph, const struct graph_buffer *buffer)
+{
+    if (buffer->tensor->dims > PARAM_DIMS)
+        graph_refuse(graph, "buffer %s has %d dimensions; at most %d are stored",
+                     buffer->tensor->name, buffer->tensor->dims, PARAM_DIMS);
+}
+
 static void check_length(struct wk_graph *graph)
 {
     for (int i = 0; i < graph->n_tensors; i++) {
-        for (int k = 0; k < graph->tensors[i]->dims; k++)
+        for (int k = 0; k < graph->tensors[i]->dims; k++) {
             graph->uses_length |= graph->tensors[i]->shape[k].length > 0;
+            graph->uses_ranks |= graph->tensors[i]->shape[k].ranks > 0;
+        }
     }
     if (graph->uses_length && !graph->max_length)
         graph_refuse(graph, "WK_LENGTH has no limit: call wk_graph_max_length");
@@ -101,8 +112,9 @@ static void check_length(struct wk_graph *graph)
 
 void graph_check_whole(struct wk_graph *graph)
 {
-    bool *reached = calloc((size_t)graph->n_tensors + 1, sizeof(*reached));
-    if (!reached && !graph->error.code)
+    size_t tensors = (size_t)graph->n_tensors + 1;
+    bool *reached = calloc(tensors, sizeof(*reached)), *outputs = calloc(tensors, sizeof(*outputs));
+    if ((!reached || !outputs) && !graph->error.code)
         (void)error_set(&graph->error, WK_ENOMEM, "no memory for the graph %s", graph->name);
     if (!graph->error.code && !graph->n_params)
         graph_refuse(graph, "the graph %s has no parameters", graph->name);
@@ -110,22 +122,26 @@ void graph_check_whole(struct wk_graph *graph)
         graph_refuse(graph, "the graph %s has neither a loss nor an output", graph->name);
     if (!graph->error.code) {
         for (int i = 0; i < graph->n_outputs; i++)
-            mark(graph, reached, graph->outputs[i].value);
-        graph->output_inputs = inputs_in(graph, reached);
-        for (int i = 0; i < graph->n_tensors; i++)
-            reached[i] = false;
-        for (int i = 0; i < graph->n_losses; i++) {
+            mark(graph, outputs, graph->outputs[i].value);
+        graph->output_inputs = inputs_in(graph, outputs) & ~inputs_of_starts(graph);
+        for (int i = 0; i < graph->n_losses; i++)
             mark(graph, reached, graph->losses[i].losses);
+        check_params(graph, reached, outputs);
+        for (int i = 0; i < graph->n_losses; i++) {
             if (graph->losses[i].options.input)
                 mark(graph, reached, graph->losses[i].options.input);
         }
+        for (int i = 0; i < graph->n_buffers; i++) {
+            check_buffer(graph, &graph->buffers[i]);
+            if (graph->n_losses && graph->buffers[i].next)
+                mark(graph, reached, graph->buffers[i].next);
+        }
         graph->loss_inputs = inputs_in(graph, reached) & ~inputs_of_starts(graph);
-        graph->output_inputs &= ~inputs_of_starts(graph);
-        check_params(graph, reached);
         check_length(graph);
         for (int i = 0; i < graph->n_tensors; i++)
             reached[i] = false;
         check_gradients(graph, reached);
     }
     free(reached);
+    free(outputs);
 }

@@ -1,5 +1,6 @@
 /* One dimension of a shape: a fixed number, times the samples or the length of a batch where they
- * are free. [samples, length, 8] merged is 8 * samples * length. Pure. */
+ * are free, and the ranks that share it. [samples, length, 8] merged is 8 * samples * length.
+ * Pure. */
 #ifndef GRAPH_DIM_H
 #define GRAPH_DIM_H
 
@@ -7,13 +8,14 @@
 #include <stdint.h>
 
 struct dim {
-    int64_t fixed;           /* >= 1; 0 where nothing is left */
-    uint8_t samples, length; /* how often each is a factor */
+    int64_t fixed;                  /* >= 1; 0 where nothing is left */
+    uint8_t samples, length, ranks; /* how often each is a factor */
 };
 
 /* A batch's sizes. */
 struct sizes {
     int64_t samples, length;
+    int64_t ranks; /* that share the global batch; 0 is 1 */
 };
 
 static inline struct dim dim_fixed(int64_t size)
@@ -21,17 +23,18 @@ static inline struct dim dim_fixed(int64_t size)
     return (struct dim){.fixed = size};
 }
 
-/* From the public code: WK_SAMPLES, WK_LENGTH or a number. */
+/* From the public code: WK_SAMPLES, WK_LENGTH, WK_RANKS or a number. */
 struct dim dim_of(int64_t code);
 
 static inline bool dim_equal(struct dim a, struct dim b)
 {
-    return a.fixed == b.fixed && a.samples == b.samples && a.length == b.length;
+    return a.fixed == b.fixed && a.samples == b.samples && a.length == b.length &&
+           a.ranks == b.ranks;
 }
 
 static inline bool dim_is_fixed(struct dim d)
 {
-    return !d.samples && !d.length;
+    return !d.samples && !d.length && !d.ranks;
 }
 
 static inline bool dim_is_one(struct dim d)
@@ -48,7 +51,7 @@ struct dim dim_over(struct dim a, struct dim b);
 int64_t dim_size(struct dim d, const struct sizes *sizes);
 
 /* "samples", "length", "8", "8*samples*length". */
-enum { DIM_TEXT_MAX = 48 };
+enum { DIM_TEXT_MAX = 64 };
 const char *dim_text(struct dim d, char ret[DIM_TEXT_MAX]);
 
 #endif

@@ -147,17 +147,19 @@ static bool follows_position(const struct wk_tensor *tensor)
     return tensor->node;
 }
 
-/* The value of an input or a parameter, also through a view of one. */
+/* The value of an input, a parameter or a buffer, also through a view of one. */
 static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
                          const struct wk_tensor *base)
 {
-    bool param = base->kind == TENSOR_PARAM;
+    bool param = base->kind == TENSOR_PARAM, buffer = base->kind == TENSOR_BUFFER;
     enum wk_dtype type = param && base->dims > 1 ? e->plan->options.compute : base->type;
     int number = emit_value(e, tensor, type, 0);
     struct plan_value *value = &e->plan->values[number];
-    value->kind = param ? PLACE_PARAM : PLACE_INPUT;
+    value->kind = param ? PLACE_PARAM : buffer ? PLACE_BUFFER : PLACE_INPUT;
     value->index = base->index;
     value->storage = -1;
+    if (buffer)
+        value->offset = e->graph->buffers[base->index].offset * sizeof(float);
     if (e->plan->options.trace.decode && param && follows_position(tensor))
         value->step = (size_t)(value->count / value->shape[0]) * wk_dtype_bytes(type);
     return number;

@@ -147,8 +147,9 @@ static void compute(struct emitter *e, const struct work *work)
 {
     const struct node *node = work->node;
     unsigned kept = op_keeps(node);
-    struct launch launch = emit_blank(LAUNCH_BACKWARD);
+    struct launch launch = emit_blank(node->row->meets ? LAUNCH_MEET : LAUNCH_BACKWARD);
     bool wanted = false;
+    launch.backward = true;
     launch.node = node;
     launch.d_out = e->grads[work->out[0]->id].value;
     for (int i = 0; i < NODE_INPUTS_MAX; i++) {

@@ -11,7 +11,7 @@ static int scratch_of(struct emitter *e, const struct launch *launch)
     if (!row->scratch_bytes)
         return -1;
     run_describe(e->plan, launch, &call);
-    size_t bytes = row->scratch_bytes(&call, launch->kind == LAUNCH_BACKWARD);
+    size_t bytes = row->scratch_bytes(&call, launch->backward);
     if (!bytes)
         return -1;
     struct wk_tensor tensor = {.dims = 1, .shape = {dim_fixed((int64_t)bytes)}};
@@ -30,14 +30,8 @@ static bool is_free_for(const struct emitter *e, const struct work *work, struct
     if (!in || in->kind != TENSOR_VALUE || in->node->row->view || e->kept[in->id] ||
         e->trace.users[in->id] != 1 || e->type[in->id] != e->type[work->out[0]->id])
         return false;
-    for (int i = 0; i < e->graph->n_losses; i++) {
-        if (e->trace.same[e->graph->losses[i].losses->id] == in)
-            return false;
-    }
-    for (int i = 0; i < e->graph->n_outputs; i++) {
-        if (e->trace.same[e->graph->outputs[i].value->id] == in)
-            return false;
-    }
+    if (trace_is_root(e->graph, &e->trace, in))
+        return false;
     bool again = e->recompute.again[work->out[0]->id]; /* then it is read again, or made again */
     return !again || (e->recompute.again[in->id] && in->block == work->node->block);
 }
@@ -81,7 +75,7 @@ void emit_forward(struct emitter *e, const struct work *work, bool again)
         emit_view(e, work, again);
         return;
     }
-    struct launch launch = emit_blank(LAUNCH_FORWARD);
+    struct launch launch = emit_blank(row->meets ? LAUNCH_MEET : LAUNCH_FORWARD);
     launch.node = work->node;
     launch.again = again;
     launch.cache = cache_of(e, work);

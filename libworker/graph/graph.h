@@ -19,13 +19,14 @@ enum {
     GRAPH_NODES_MAX = 1 << 17,
     GRAPH_BLOCKS_MAX = 4096,
     GRAPH_PARAMS_MAX = 1 << 16,
+    GRAPH_BUFFERS_MAX = 1 << 16,
     GRAPH_LENGTH_MAX = 1 << 20,
     GRAPH_NAMED_MAX = 64, /* inputs, outputs and losses, each */
     NODE_INPUTS_MAX = 8,
     NODE_OUTPUTS_MAX = 3, /* the result, then what backward keeps beside it */
 };
 
-enum tensor_kind { TENSOR_INPUT, TENSOR_PARAM, TENSOR_VALUE };
+enum tensor_kind { TENSOR_INPUT, TENSOR_PARAM, TENSOR_BUFFER, TENSOR_VALUE };
 
 struct node;
 
@@ -33,11 +34,11 @@ struct wk_tensor {
     struct wk_graph *graph;
     enum tensor_kind kind;
     int id;    /* in graph->tensors */
-    int index; /* of the input or parameter; of the node's outputs */
+    int index; /* of the input, parameter or buffer; of the node's outputs */
     enum wk_dtype type;
     int dims;
     struct dim shape[WK_TENSOR_DIMS_MAX];
-    const char *name;  /* of an input or parameter; NULL for a value */
+    const char *name;  /* of an input, parameter or buffer; NULL for a value */
     struct node *node; /* that makes the value; NULL for the others */
     int block;         /* in which it was made */
     bool trains;       /* a gradient flows here: it depends on a parameter that is not frozen */
@@ -60,6 +61,13 @@ struct node {
 struct graph_param {
     struct wk_tensor *tensor;
     struct wk_param options;
+};
+
+struct graph_buffer {
+    struct wk_tensor *tensor;
+    struct wk_tensor *next; /* what a training pass leaves in it; NULL: it is constant */
+    float value;            /* of each element at first */
+    size_t offset, count;   /* elements among those of all buffers */
 };
 
 struct graph_loss {
@@ -87,10 +95,12 @@ struct wk_graph {
     struct wk_tensor **tensors;
     struct node **nodes;
     struct graph_param *params;
+    struct graph_buffer *buffers;
     const char **blocks; /* names; blocks[0] is "" */
     const char *scope;   /* begins the names of parameters; NULL: nothing does */
-    int n_tensors, n_nodes, n_params, n_blocks;
-    int tensors_capacity, nodes_capacity, params_capacity, blocks_capacity;
+    int n_tensors, n_nodes, n_params, n_buffers, n_blocks;
+    int tensors_capacity, nodes_capacity, params_capacity, buffers_capacity, blocks_capacity;
+    size_t buffers_count; /* elements of all buffers */
     struct wk_tensor *inputs[GRAPH_NAMED_MAX];
     struct graph_output outputs[GRAPH_NAMED_MAX];
     struct graph_loss losses[GRAPH_NAMED_MAX];
@@ -99,8 +109,9 @@ struct wk_graph {
     int64_t max_length; /* 0: not limited yet */
     /* Inputs that the losses and the outputs read, bits by number; set by graph_check_whole. */
     uint64_t loss_inputs, output_inputs;
-    bool uses_length;
-    bool has_custom; /* an operation of the program's own */
+    bool uses_length, uses_ranks; /* some shape does; set by graph_check_whole */
+    bool has_custom;              /* an operation of the program's own */
+    bool freezes;                 /* new parameters are frozen */
     struct graph_owned *owned;
 };
 

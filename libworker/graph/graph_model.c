@@ -7,8 +7,10 @@
 
 #include "libworker/device/device.h"
 #include "libworker/graph/batch.h"
+#include "libworker/graph/carry.h"
 #include "libworker/graph/count.h"
 #include "libworker/graph/decode.h"
+#include "libworker/graph/freeze.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/pass.h"
 #include "libworker/graph/words.h"
@@ -38,7 +40,7 @@ static void forget_plans(struct graph_model *m)
 
 static struct sizes sizes_of(const struct graph_model *m, const struct wk_batch *batch)
 {
-    return (struct sizes){batch->samples, m->graph->uses_length ? batch->length : 1};
+    return pass_sizes(m, batch->samples, batch->length);
 }
 
 /* Wait for the losses: the sum of their means by their weights. */
@@ -117,6 +119,8 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     for (int i = 0; i < m->graph->n_losses; i++)
         m->run.seeds[i] = (float)(scale * loss_weight(m->graph, i) / m->divisors[i]);
     int rc = run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
+    if (!rc)
+        carry_end(m, model->batch.samples);
     if (rc || !m->graph->has_custom)
         return rc;
     return queue_finish(m->place.queue, err); /* the program's functions may fail */
@@ -126,6 +130,7 @@ static void graph_move(struct wk_model *model, struct queue *queue)
 {
     struct graph_model *m = of(model);
     forget_plans(m);
+    (void)carry_leave(m, NULL); /* a device that failed says so at the next call */
     place_move(&m->place, queue);
 }
 
@@ -192,6 +197,8 @@ static int graph_evaluate(struct wk_model *model, const struct wk_batch *batch, 
     loss_divisors(m->graph, batch, model->divisors, m->divisors);
     if (trace.losses)
         rc = total_loss(m, ret_loss, err);
+    if (batch->samples == 0)
+        return rc;
     if (!rc && asks)
         rc = take_logits(m, plan, logits, outputs, err);
     if (!rc && outputs->losses && trace.losses)
@@ -226,7 +233,7 @@ static int graph_reserve(struct wk_model *model, int64_t samples, int64_t length
 {
     struct graph_model *m = of(model);
     struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
-    struct sizes sizes = {samples, m->graph->uses_length ? length : 1};
+    struct sizes sizes = pass_sizes(m, samples, length);
     struct plan *plan;
     forget_plans(m);
     if (samples == 0) {
@@ -245,9 +252,11 @@ static void graph_model_free(struct wk_model *model)
 {
     struct graph_model *m = of(model);
     forget_plans(m);
+    carry_fini(m);
     place_fini(&m->place);
     param_table_fini(model);
     free(m->blocks);
+    free(m->order);
     wk_graph_free(m->graph);
     free(m);
 }
@@ -264,6 +273,9 @@ static int graph_check(const struct wk_model *model, const struct wk_batch *batc
     return batch_check(m->graph, batch, &sizes, losses, err);
 }
 
+static int graph_model_freeze(struct wk_model *model, const char *pattern, bool on,
+                              struct error *err);
+
 static const struct model_ops graph_ops = {
     .name = "graph",
     .forward = graph_forward,
@@ -278,6 +290,8 @@ static const struct model_ops graph_ops = {
     .move = graph_move,
     .keep_loss = graph_keep_loss,
     .words = &graph_words_ops,
+    .buffers = &graph_buffer_ops,
+    .freeze = graph_model_freeze,
 };
 
 static void add_param(struct graph_model *m, const struct graph_param *from)
@@ -296,7 +310,7 @@ static void add_param(struct graph_model *m, const struct graph_param *from)
     param->offset = model->count;
     param->decay = !o->no_decay && (o->decay || tensor->dims > 1);
     param->lookup = o->lookup;
-    param->block = m->blocks[tensor->block];
+    param->block = m->blocks[graph_part(m->graph, tensor)];
     param->init_std = (float)o->scale;
     switch (o->init) {
     case WK_INIT_DEFAULT:
@@ -317,19 +331,39 @@ static void add_param(struct graph_model *m, const struct graph_param *from)
         break;
     }
     model->count += param->count;
+    if (o->frozen) {
+        model->n_frozen++;
+        model->frozen_count += param->count;
+    }
 }
 
-/* Blocks with parameters get the model's numbers in order. */
+/* Blocks with parameters get the model's numbers in order, those of frozen ones after the others.
+ */
 static void number_blocks(struct graph_model *m)
 {
     const struct wk_graph *graph = m->graph;
-    for (int i = 0; i < graph->n_blocks; i++)
+    for (int i = 0; i < 2 * graph->n_blocks; i++)
         m->blocks[i] = -1;
     for (int i = 0; i < graph->n_params; i++) {
-        int *block = &m->blocks[graph->params[i].tensor->block];
+        int *block = &m->blocks[graph_part(graph, graph->params[i].tensor)];
         if (*block < 0)
             *block = m->model.n_blocks++;
     }
+}
+
+/* The order in which passes enter them. */
+static void order_blocks(struct graph_model *m)
+{
+    const struct wk_graph *graph = m->graph;
+    int n = 0;
+    for (int i = 0; i < graph->n_blocks; i++) {
+        for (int frozen = 0; frozen < 2; frozen++) {
+            int block = m->blocks[i + frozen * graph->n_blocks];
+            if (block >= 0)
+                m->order[n++] = block;
+        }
+    }
+    m->model.order = m->order;
 }
 
 /* The last dimension of the output "logits", or 0. */
@@ -353,6 +387,31 @@ static bool has_dropout(const struct wk_graph *graph)
     return has;
 }
 
+/* The model's table, in the graph's order. */
+static void list_params(struct graph_model *m)
+{
+    struct wk_model *model = &m->model;
+    model->n_params = model->n_blocks = model->n_frozen = 0;
+    model->count = model->frozen_count = 0;
+    graph_sort_params(m->graph);
+    number_blocks(m);
+    order_blocks(m);
+    for (int i = 0; i < m->graph->n_params; i++)
+        add_param(m, &m->graph->params[i]);
+}
+
+static int graph_model_freeze(struct wk_model *model, const char *pattern, bool on,
+                              struct error *err)
+{
+    struct graph_model *m = of(model);
+    int rc = graph_freeze(m->graph, pattern, on, err);
+    if (rc)
+        return rc;
+    forget_plans(m);
+    list_params(m);
+    return 0;
+}
+
 static int graph_model_new(struct wk_graph *graph, struct wk_model **ret_model)
 {
     struct graph_model *m = calloc(1, sizeof(*m));
@@ -363,14 +422,14 @@ static int graph_model_new(struct wk_graph *graph, struct wk_model **ret_model)
     m->graph = graph;
     m->model.ops = &graph_ops;
     m->model.kernels = kernel_cpu();
-    m->blocks = calloc((size_t)graph->n_blocks, sizeof(*m->blocks));
-    if (!m->blocks || param_table_init(&m->model, graph->n_params) || place_init(&m->place, NULL)) {
+    m->blocks = calloc(2 * (size_t)graph->n_blocks, sizeof(*m->blocks));
+    m->order = calloc(2 * (size_t)graph->n_blocks, sizeof(*m->order));
+    if (!m->blocks || !m->order || param_table_init(&m->model, graph->n_params) ||
+        place_init(&m->place, NULL) || carry_init(m)) {
         graph_model_free(&m->model);
         return model_refuse_memory(ret_model);
     }
-    number_blocks(m);
-    for (int i = 0; i < graph->n_params; i++)
-        add_param(m, &graph->params[i]);
+    list_params(m);
     m->model.context = graph->uses_length ? graph->max_length : 1;
     m->model.vocab = vocab_of(graph);
     m->model.drops = has_dropout(graph);

@@ -13,13 +13,15 @@ enum { GRAPH_PLANS_KEPT = 4 }; /* training and evaluation, each of a full and a 
 struct graph_model {
     struct wk_model model; /* first, so that one pointer is both */
     struct wk_graph *graph;
-    int *blocks; /* [graph->n_blocks]: the model's number of each; -1 without parameters */
+    int *blocks; /* [2 * graph->n_blocks]: the model's numbers (plan_new) */
+    int *order;  /* of model->order */
     struct plan *plans[GRAPH_PLANS_KEPT]; /* the last used one first */
     struct plan *waiting;                 /* of the forward pass that waits for its backward pass */
     struct run run;                       /* of the last pass */
     double divisors[GRAPH_NAMED_MAX];     /* of the losses in it */
     int64_t capacity; /* positions that the cache of a text has room for, while there is one */
     struct place place;
+    float *carried; /* what buffers have, in the place (carry.h); NULL: no memory yet */
 };
 
 /* The graph model, or NULL for another kind. */

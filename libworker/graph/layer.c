@@ -94,6 +94,30 @@ struct wk_tensor *wk_layer_group_norm(struct wk_tensor *x, const char *name, int
     return wk_op_group_norm(x, weight, bias, groups, NORM_EPSILON);
 }
 
+static struct wk_tensor *buffer(struct wk_graph *graph, const char *name, const char *part,
+                                struct wk_shape shape, double value)
+{
+    char full[NAME_BYTES];
+    (void)snprintf(full, sizeof(full), "%s.%s", name ? name : "", part);
+    return wk_graph_buffer(graph, full, shape, value);
+}
+
+struct wk_tensor *wk_layer_batch_norm(struct wk_tensor *x, const char *name,
+                                      const struct wk_batch_norm *options)
+{
+    struct wk_batch_norm norm = options ? *options : (struct wk_batch_norm){0};
+    int64_t channels =
+        fixed_size(x, norm.channels ? norm.channels : 1, "the dimension of its channels", name);
+    if (!channels)
+        return NULL;
+    const struct wk_param ones = {.init = WK_INIT_ONE};
+    norm.weight = param(x->graph, name, "weight", WK_SHAPE(channels), &ones);
+    norm.bias = param(x->graph, name, "bias", WK_SHAPE(channels), NULL);
+    norm.mean = buffer(x->graph, name, "running_mean", WK_SHAPE(channels), 0);
+    norm.variance = buffer(x->graph, name, "running_var", WK_SHAPE(channels), 1);
+    return wk_op_batch_norm(x, &norm);
+}
+
 struct wk_tensor *wk_layer_conv2d(struct wk_tensor *x, const char *name, int64_t out, int kernel,
                                   const struct wk_conv_options *options)
 {

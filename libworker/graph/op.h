@@ -16,6 +16,7 @@
 #include "libworker/graph/add.h"
 #include "libworker/graph/attribute.h"
 #include "libworker/graph/op_call.h"
+#include "libworker/graph/op_kinds.h"
 
 /* The shape rule's view: the inputs as given, the outputs to be described. */
 struct op_signature {
@@ -25,26 +26,6 @@ struct op_signature {
     struct wk_tensor *const *in;
     int n_out;                              /* 1 unless the rule sets more */
     struct wk_tensor out[NODE_OUTPUTS_MAX]; /* type, dims and shape are the rule's to set */
-};
-
-/* Along which dimensions a rank may have a part of the work without asking others; or-ed. */
-enum op_cut {
-    OP_CUT_SAMPLES = 1,
-    OP_CUT_LENGTH = 2, /* positions do not meet */
-    OP_CUT_HEADS = 4,
-    OP_CUT_ROWS = 8,     /* of a weight: the results are parts of a sum */
-    OP_CUT_COLUMNS = 16, /* of a weight: the results are side by side */
-};
-
-struct op_cost {
-    double flop;  /* multiplications and additions */
-    double bytes; /* read and written once each */
-};
-
-enum op_result {
-    RESULT_WIDE,   /* f32: sums over many elements, statistics, losses */
-    RESULT_LIKE,   /* narrow if all values that it reads are: elementwise, moves */
-    RESULT_NARROW, /* a product's; with a residual, the residual's type */
 };
 
 #define OP_IN(i)  (1u << (i))
@@ -65,6 +46,10 @@ struct op_row {
     unsigned keeps;
     unsigned (*keeps_of)(const struct node *node);
     unsigned differentiable; /* inputs that can have a gradient: OP_IN bits */
+
+    /* Inputs that only training reads, and those that it alone does not read: OP_IN bits. They are
+     * missing in the other plans, and their nodes too where nothing else needs them. */
+    unsigned trained_in, evaluated_in;
 
     /* Where such an input has the output's shape, its gradient is the output's: no kernel computes
      * it, and d_in is NULL (OP_IN bits). */
@@ -95,6 +80,11 @@ struct op_row {
 
     bool converts; /* out[0] is in[0] in another type */
     bool any_type; /* inputs are read in the type of the batch: nothing is converted for it */
+
+    /* A collective instead of kernels (run.h): in[0] and the gradient of out[0] are in f32. It is
+     * never computed again. */
+    enum op_meeting meets;
+
     bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
     bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
 

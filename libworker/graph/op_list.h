@@ -3,7 +3,8 @@
 #define GRAPH_OP_LIST_H
 
 #define OP_LIST(X)                                                                                 \
-    OP_LIST_PRODUCTS(X) OP_LIST_ELEMENTS(X) OP_LIST_IMAGES(X) OP_LIST_SHAPES(X) OP_LIST_LOSSES(X)
+    OP_LIST_PRODUCTS(X)                                                                            \
+    OP_LIST_ELEMENTS(X) OP_LIST_IMAGES(X) OP_LIST_SHAPES(X) OP_LIST_LOSSES(X) OP_LIST_BATCHES(X)
 
 #define OP_LIST_PRODUCTS(X)                                                                        \
     X(linear)                                                                                      \
@@ -47,6 +48,14 @@
     X(gather_rows)                                                                                 \
     X(reduce)                                                                                      \
     X(stop_gradient)
+
+#define OP_LIST_BATCHES(X)                                                                         \
+    X(batch_norm_sums)                                                                             \
+    X(batch_norm_squares)                                                                          \
+    X(batch_norm)                                                                                  \
+    X(batch_norm_running)                                                                          \
+    X(all_reduce)                                                                                  \
+    X(all_gather)
 
 #define OP_LIST_LOSSES(X) X(squared_error) X(binary_cross_entropy) X(kl_divergence)
 

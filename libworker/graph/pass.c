@@ -6,19 +6,26 @@
 #include <worker/error.h>
 
 #include "libworker/device/device.h"
+#include "libworker/graph/carry.h"
 #include "libworker/graph/op/custom.h"
 
 static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
 {
     const struct plan_options *has = &plan->options;
     return has->sizes.samples == wanted->sizes.samples &&
-           has->sizes.length == wanted->sizes.length && has->compute == wanted->compute &&
-           has->recompute == wanted->recompute && has->within == wanted->within &&
-           has->trace.trains == wanted->trace.trains && has->trace.drops == wanted->trace.drops &&
-           has->trace.losses == wanted->trace.losses &&
+           has->sizes.length == wanted->sizes.length && has->sizes.ranks == wanted->sizes.ranks &&
+           has->compute == wanted->compute && has->recompute == wanted->recompute &&
+           has->within == wanted->within && has->trace.trains == wanted->trace.trains &&
+           has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
            has->trace.outputs == wanted->trace.outputs &&
            has->trace.decode == wanted->trace.decode && has->trace.fills == wanted->trace.fills &&
            has->capacity == wanted->capacity;
+}
+
+struct sizes pass_sizes(const struct graph_model *m, int64_t samples, int64_t length)
+{
+    return (struct sizes){samples, m->graph->uses_length ? length : 1,
+                          m->graph->uses_ranks ? m->model.ranks.count : 1};
 }
 
 /* Move plan `i` to the front. */
@@ -77,7 +84,7 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
     int rc = check_functions(plan, device, err);
     if (rc)
         return rc;
-    rc = place_reserve(place, plan->region_bytes, err);
+    rc = place_reserve(place, plan->region_bytes ? plan->region_bytes : DEVICE_ALIGN_BYTES, err);
     if (rc)
         return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
     m->run = (struct run){
@@ -99,9 +106,14 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
                 .smoothing = trains ? (double)m->model.label_smoothing : 0,
             },
     };
+    rc = carry_begin(m, trains, err);
+    if (rc)
+        return error_wrap(err, "the buffers of a pass");
     numbers_clear(place->numbers, place->queue);
     const struct inputs_wanted wanted = {m->graph, batch, &plan->options.sizes};
     rc = inputs_send(&place->inputs, place->queue, &wanted, m->run.inputs, err);
+    for (int i = 0; i < m->graph->n_inputs && batch->samples == 0; i++)
+        m->run.inputs[i] = place->region; /* of nothing: kernels get an address */
     if (rc)
         (void)error_wrap(err, "the inputs of %lld samples", (long long)batch->samples);
     return rc;

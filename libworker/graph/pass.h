@@ -6,6 +6,9 @@
 
 #include "libworker/graph/graph_model.h"
 
+/* The sizes of a pass. Those that no shape of the graph has are 1, so that plans fit. */
+struct sizes pass_sizes(const struct graph_model *m, int64_t samples, int64_t length);
+
 /* A plan of the model as it is set now, for a pass of these sizes: kept by the model, valid until
  * the next call. WK_ENOMEM. */
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,

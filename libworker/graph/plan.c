@@ -107,6 +107,7 @@ int plan_new(const struct wk_graph *graph, const struct plan_options *options, c
     if (!plan)
         return no_memory(err);
     plan->options = *options;
+    plan->graph = graph;
     int rc = emit_init(&emitter, graph, plan, blocks, err);
     if (!rc) {
         rc = fill(&emitter, err);

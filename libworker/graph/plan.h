@@ -28,14 +28,21 @@
 #include "libworker/graph/graph.h"
 #include "libworker/graph/trace.h"
 
-enum place_kind { PLACE_REGION, PLACE_INPUT, PLACE_PARAM, PLACE_PARAM_GRAD, PLACE_CACHE };
+enum place_kind {
+    PLACE_REGION,
+    PLACE_INPUT,
+    PLACE_PARAM,
+    PLACE_PARAM_GRAD,
+    PLACE_BUFFER,
+    PLACE_CACHE,
+};
 
 /* A tensor in memory. */
 struct plan_value {
     enum place_kind kind;
-    int index;     /* of the input or parameter */
+    int index;     /* of the input, parameter or buffer */
     int storage;   /* while the plan is made; values that share memory have one */
-    size_t offset; /* bytes in the region or the cache */
+    size_t offset; /* bytes in the region, the cache or the buffers */
     size_t step;   /* of a parameter in decoding: bytes of a position; it begins at the first new */
     enum wk_dtype type;
     int dims;
@@ -46,10 +53,12 @@ struct plan_value {
 enum launch_kind {
     LAUNCH_FORWARD,
     LAUNCH_BACKWARD,
-    LAUNCH_COPY, /* out[0] = in[0] */
-    LAUNCH_ADD,  /* out[0] += in[0] */
-    LAUNCH_LOSS, /* the sum of in[0] is added to loss `index` */
-    LAUNCH_SEED, /* out[0], the gradient of loss `index`; added if add bit 0 is set */
+    LAUNCH_COPY,   /* out[0] = in[0] */
+    LAUNCH_ADD,    /* out[0] += in[0] */
+    LAUNCH_LOSS,   /* the sum of in[0] is added to loss `index` */
+    LAUNCH_MEET,   /* a row that meets: forward out[0] = the ranks' in[0], backward d_in of d_out */
+    LAUNCH_UPDATE, /* buffer `index` becomes in[0] after this pass */
+    LAUNCH_SEED,   /* out[0], the gradient of loss `index`; added if add bit 0 is set */
     LAUNCH_ENTER,
     LAUNCH_LEAVE, /* block `index` of the model */
     LAUNCH_READY, /* parameter `index` gets no more gradient */
@@ -57,7 +66,7 @@ enum launch_kind {
 
 struct launch {
     enum launch_kind kind;
-    bool backward; /* of ENTER and LEAVE: which pass */
+    bool backward; /* which pass it is of */
     bool again;    /* of FORWARD: computed again for the backward pass */
     int index;
     const struct node *node;
@@ -78,6 +87,7 @@ struct plan_options {
 };
 
 struct plan {
+    const struct wk_graph *graph;
     struct plan_options options;
     struct launch *launches; /* [n_launches]: the forward pass, then the backward pass */
     struct plan_value *values;
@@ -90,9 +100,9 @@ struct plan {
     int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
 };
 
-/* A plan. `blocks` has the model's number of each block of the graph, -1 for one without
- * parameters. WK_ENOMEM, also for a region that cannot be within its bytes; the sentence then has
- * the least that it needs. */
+/* A plan. `blocks` [2 * n_blocks] has the model's number of each block of the graph for its trained
+ * parameters, then that for its frozen ones; -1 where it has none. WK_ENOMEM, also for a region
+ * that cannot be within its bytes; the sentence then has the least that it needs. */
 int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
              struct plan **ret_plan, struct error *err);
 void plan_free(struct plan *plan); /* NULL is fine */

@@ -7,6 +7,7 @@
 
 #include "libworker/graph/describe.h"
 #include "libworker/graph/node_cost.h"
+#include "libworker/graph/op.h"
 
 static const struct work *work_at(const struct recompute *r, int work)
 {
@@ -50,6 +51,10 @@ static void mark_outside(struct recompute *r)
         r->outside[tensor_base(same[graph->losses[i].losses->id])->id] = true;
     for (int i = 0; i < graph->n_outputs; i++)
         r->outside[tensor_base(same[graph->outputs[i].value->id])->id] = true;
+    for (int i = 0; i < graph->n_buffers; i++) {
+        if (graph->buffers[i].next)
+            r->outside[tensor_base(same[graph->buffers[i].next->id])->id] = true;
+    }
 }
 
 static bool reads_foreign_param(const struct work *work)
@@ -130,7 +135,8 @@ void recompute_fini(struct recompute *r)
 static void need(struct recompute *r, int reader, const struct wk_tensor *tensor, int at)
 {
     int maker = tensor ? r->maker[tensor->id] : -1;
-    if (maker >= 0 && r->chosen[maker] && block_of(r, maker) == block_of(r, reader) &&
+    bool meets = maker >= 0 && work_at(r, maker)->node->row->meets;
+    if (maker >= 0 && !meets && r->chosen[maker] && block_of(r, maker) == block_of(r, reader) &&
         r->before[maker] < at)
         r->before[maker] = at;
 }

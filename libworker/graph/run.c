@@ -1,6 +1,9 @@
 #include "libworker/graph/run.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include <worker/error.h>
 
 #include "libworker/device/device.h"
 #include "libworker/graph/describe.h"
@@ -20,6 +23,8 @@ void *run_address(const struct run *run, const struct plan *plan, int value)
     case PLACE_PARAM:
         return (v->type == WK_F32 ? (char *)param->data : (char *)(uintptr_t)param->low) +
                (size_t)run->pass.past * v->step;
+    case PLACE_BUFFER:
+        return (char *)run->buffers + v->offset;
     case PLACE_CACHE:
         return (char *)run->cache + v->offset;
     case PLACE_PARAM_GRAD:
@@ -244,6 +249,89 @@ static void run_rows(const struct run *run, const struct plan *plan, const struc
     }
 }
 
+/* What a collective reads and writes. */
+struct meeting {
+    enum op_meeting kind;
+    bool backward;
+    const float *from;
+    float *to;
+    size_t n_from, n_to;
+};
+
+/* In host memory. */
+static int meet_host(const struct run *run, const struct meeting *m, struct error *err)
+{
+    const struct model_ranks *ranks = &run->model->ranks;
+    if (m->kind == MEET_SUM || !ranks->count)
+        memcpy(m->to, m->from, m->n_to * sizeof(*m->to));
+    if (!ranks->count)
+        return 0;
+    if (m->kind == MEET_SUM)
+        return ranks->sum(ranks->arg, m->to, m->n_to, err);
+    return m->backward ? ranks->scatter(ranks->arg, m->from, m->to, m->n_to, err)
+                       : ranks->gather(ranks->arg, m->from, m->to, m->n_from, err);
+}
+
+/* By copies on the host. */
+static int meet_by_copies(const struct run *run, const struct meeting *m, struct error *err)
+{
+    struct meeting host = *m;
+    float *room = malloc((m->n_from + m->n_to + 1) * sizeof(*room));
+    if (!room)
+        return error_set(err, WK_ENOMEM, "no memory to meet the other ranks");
+    host.from = room;
+    host.to = room + m->n_from;
+    int rc = queue_read(run->queue, room, m->from, m->n_from * sizeof(*room), err);
+    if (!rc)
+        rc = meet_host(run, &host, err);
+    if (!rc)
+        rc = queue_write(run->queue, m->to, host.to, m->n_to * sizeof(*room), err);
+    free(room);
+    return rc;
+}
+
+static int meet_ranks(const struct run *run, const struct meeting *m, struct error *err)
+{
+    if (!device_host_reads(queue_device(run->queue)))
+        return meet_by_copies(run, m, err);
+    int rc = queue_finish(run->queue, err);
+    if (rc)
+        return rc;
+    return meet_host(run, m, err);
+}
+
+/* A gradient that is added to what is there comes into memory beside it first. */
+static int run_meet(const struct run *run, const struct plan *plan, const struct launch *launch,
+                    struct error *err)
+{
+    int from = launch->backward ? launch->d_out : launch->in[0];
+    int to = launch->backward ? launch->d_in[0] : launch->out[0];
+    bool adds = launch->backward && (launch->add & OP_IN(0));
+    struct meeting m = {.kind = launch->node->row->meets,
+                        .backward = launch->backward,
+                        .from = run_address(run, plan, from),
+                        .to = run_address(run, plan, adds ? launch->scratch : to),
+                        .n_from = (size_t)plan->values[from].count,
+                        .n_to = (size_t)plan->values[to].count};
+    int rc = meet_ranks(run, &m, err);
+    struct row_args row = {.kernels = run->pass.kernels,
+                           .from = m.to,
+                           .to = run_address(run, plan, to),
+                           .count = plan->values[to].count};
+    if (!rc && adds)
+        enqueue_row(run, &row, "add a gradient", run_add);
+    if (rc)
+        (void)error_wrap(err, "%s", launch->node->row->name);
+    return rc;
+}
+
+static void run_update(const struct run *run, const struct plan *plan, const struct launch *launch)
+{
+    const struct graph_buffer *buffer = &plan->graph->buffers[launch->index];
+    queue_copy(run->queue, run->next + buffer->offset, run_address(run, plan, launch->in[0]),
+               buffer->count * sizeof(float));
+}
+
 static int run_one(const struct run *run, const struct plan *plan, const struct launch *launch,
                    struct error *err)
 {
@@ -258,6 +346,11 @@ static int run_one(const struct run *run, const struct plan *plan, const struct 
     case LAUNCH_LOSS:
     case LAUNCH_SEED:
         run_rows(run, plan, launch);
+        return 0;
+    case LAUNCH_MEET:
+        return run_meet(run, plan, launch, err);
+    case LAUNCH_UPDATE:
+        run_update(run, plan, launch);
         return 0;
     case LAUNCH_ENTER:
         return model_enter(run->model, launch->index, pass, err);

@@ -1,5 +1,12 @@
 /* Running a plan: each launch's tensors are looked up, and its kernel is enqueued on the queue of
  * the model's device with the ranges that it reads and writes. One thread.
+ *
+ * Collectives. A row that meets has no kernel: its launch waits for the queue, and then for the
+ * other ranks (nn/hooks.h, struct model_ranks). The launches of a plan are in the same order for
+ * every size of batch. So are the collectives of strategies that hang on them: gathers on ENTER,
+ * sums on READY and LEAVE. All are made on one communicator by this thread, in the plan's order; so
+ * ranks with the same graph and settings agree on it. Hence a rank without samples runs its plan,
+ * too, with empty tensors.
  */
 #ifndef GRAPH_RUN_H
 #define GRAPH_RUN_H
@@ -18,6 +25,7 @@ struct run {
     struct op_pass pass;
     void *region;                        /* plan->region_bytes of device memory */
     void *cache;                         /* plan->cache_bytes of it, NULL if there are none */
+    float *buffers, *next;               /* what the pass reads of buffers, and leaves in them */
     const void *inputs[GRAPH_NAMED_MAX]; /* of the batch, by number, in device memory */
     float seeds[GRAPH_NAMED_MAX];        /* gradient of each element of a loss */
 };

@@ -4,6 +4,8 @@
 
 #include <worker/error.h>
 
+#include "libworker/graph/freeze.h"
+
 enum turn_kind { TURN_FORWARD, TURN_AGAIN, TURN_SEED, TURN_BACKWARD };
 
 /* One thing to do for a block. */
@@ -84,7 +86,7 @@ static int foreign_block(const struct emitter *e, const struct turn *turn, int k
         return -1;
     const struct wk_tensor *base = tensor_base(turn->work->in[k]);
     bool foreign = base->kind == TENSOR_PARAM && base->block != turn->work->node->block;
-    return foreign ? e->blocks[base->block] : -1;
+    return foreign ? e->blocks[graph_part(e->graph, base)] : -1;
 }
 
 static bool uses_foreign(const struct emitter *e, const struct turn *turn, int block)
@@ -148,16 +150,41 @@ static void emit_turn(struct emitter *e, const struct turn *turn)
     }
 }
 
-/* Also a block without anything to do is entered: a rank whose share is empty enters all. */
+/* Both parts of a block; backward they are entered the other way round. */
+static void bracket_own(struct emitter *e, enum launch_kind kind, const int parts[2], bool backward)
+{
+    bool frozen_first = (kind == LAUNCH_ENTER) == backward;
+    bracket(e, kind, parts[frozen_first ? 1 : 0], backward);
+    bracket(e, kind, parts[frozen_first ? 0 : 1], backward);
+}
+
+/* Trained parameters are entered without anything to do, too: their sums wait for it. */
+
 static void emit_turns(struct emitter *e, const struct turns *turns, int block, bool backward)
 {
-    bracket(e, LAUNCH_ENTER, e->blocks[block], backward);
+    int frozen = turns->n ? e->blocks[block + e->graph->n_blocks] : -1;
+    const int parts[2] = {e->blocks[block], frozen};
+    bracket_own(e, LAUNCH_ENTER, parts, backward);
     for (int i = 0; i < turns->n; i++) {
         bracket_foreign(e, turns, i, -1, backward);
         emit_turn(e, &turns->list[i]);
         bracket_foreign(e, turns, i, 1, backward);
     }
-    bracket(e, LAUNCH_LEAVE, e->blocks[block], backward);
+    bracket_own(e, LAUNCH_LEAVE, parts, backward);
+}
+
+/* What a training pass leaves in buffers. After all that reads them forward. */
+static void emit_updates(struct emitter *e)
+{
+    for (int i = 0; i < e->graph->n_buffers && e->plan->options.trace.trains; i++) {
+        struct wk_tensor *next = e->graph->buffers[i].next;
+        if (!next)
+            continue;
+        struct launch launch = emit_blank(LAUNCH_UPDATE);
+        launch.index = i;
+        launch.in[0] = emit_read(e, NULL, e->trace.same[next->id], false);
+        emit_launch(e, &launch);
+    }
 }
 
 /* What the caller gets of a pass: losses and outputs. They stay to its end. */
@@ -201,6 +228,7 @@ static void list_launches(struct emitter *e, struct turns *turns)
         emit_turns(e, turns, block, false);
     }
     emit_results(e);
+    emit_updates(e);
     plan->n_forward = plan->n_launches;
     if (!plan->options.trace.trains)
         return;

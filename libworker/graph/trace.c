@@ -7,14 +7,23 @@
 
 #include "libworker/graph/op.h"
 
+/* Input k as the purpose reads it, or NULL. */
+static struct wk_tensor *read_by(const struct node *node, const struct trace_options *options,
+                                 int k)
+{
+    unsigned unread = options->trains ? node->row->evaluated_in : node->row->trained_in;
+    return unread & OP_IN(k) ? NULL : node->in[k];
+}
+
 /* Mark what the marked nodes need, too. */
-static void spread(const struct wk_graph *graph, bool *needed)
+static void spread(const struct wk_graph *graph, const struct trace_options *options, bool *needed)
 {
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct node *node = graph->nodes[i];
         for (int k = 0; k < node->n_in && needed[i]; k++) {
-            if (node->in[k] && node->in[k]->node)
-                needed[node->in[k]->node->id] = true;
+            const struct wk_tensor *in = read_by(node, options, k);
+            if (in && in->node)
+                needed[in->node->id] = true;
         }
     }
 }
@@ -32,12 +41,16 @@ static void mark(const struct wk_graph *graph, const struct trace_options *optio
         if (node && (options->outputs >> i & 1))
             needed[node->id] = true;
     }
-    spread(graph, needed);
+    for (int i = 0; i < graph->n_buffers && options->trains; i++) {
+        if (graph->buffers[i].next)
+            needed[graph->buffers[i].next->node->id] = true;
+    }
+    spread(graph, options, needed);
     if (!options->fills)
         return;
     for (int i = 0; i < graph->n_nodes; i++)
         needed[i] = needed[i] && graph->nodes[i]->row->cache_width;
-    spread(graph, needed);
+    spread(graph, options, needed);
 }
 
 static bool drops_nothing(const struct node *node, const struct trace_options *options)
@@ -63,7 +76,7 @@ static void list_works(struct trace *trace, const struct wk_graph *graph,
         *work = (struct work){.node = node};
         memcpy(work->out, node->out, sizeof(work->out));
         for (int k = 0; k < node->n_in; k++)
-            work->in[k] = node->in[k] ? trace->same[node->in[k]->id] : NULL;
+            work->in[k] = read_by(node, options, k) ? trace->same[node->in[k]->id] : NULL;
     }
 }
 
@@ -77,8 +90,8 @@ static void count_users(struct trace *trace)
     }
 }
 
-static bool is_root(const struct wk_graph *graph, const struct trace *trace,
-                    const struct wk_tensor *tensor)
+bool trace_is_root(const struct wk_graph *graph, const struct trace *trace,
+                   const struct wk_tensor *tensor)
 {
     for (int i = 0; i < graph->n_losses; i++) {
         if (trace->same[graph->losses[i].losses->id] == tensor)
@@ -86,6 +99,11 @@ static bool is_root(const struct wk_graph *graph, const struct trace *trace,
     }
     for (int i = 0; i < graph->n_outputs; i++) {
         if (trace->same[graph->outputs[i].value->id] == tensor)
+            return true;
+    }
+    for (int i = 0; i < graph->n_buffers; i++) {
+        const struct wk_tensor *next = graph->buffers[i].next;
+        if (next && trace->same[next->id] == tensor)
             return true;
     }
     return false;
@@ -98,7 +116,7 @@ static struct work *layer_that_adds(const struct wk_graph *graph, struct trace *
 {
     const struct wk_tensor *sum = add->in[value], *other = add->in[1 - value];
     int at = made[sum->id];
-    if (at < 0 || trace->users[sum->id] != 1 || is_root(graph, trace, sum) || sum == other)
+    if (at < 0 || trace->users[sum->id] != 1 || trace_is_root(graph, trace, sum) || sum == other)
         return NULL;
     struct work *work = &trace->works[at];
     bool fits = work->node->row == &op_linear && !work->in[LINEAR_RESIDUAL] &&

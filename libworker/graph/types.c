@@ -23,13 +23,18 @@ static void note_readers(const struct wk_graph *graph, const struct trace *trace
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
             bool factor = (work->node->row->factors & OP_IN(k)) && !work->node->wide;
             if (work->in[k] && !factor && !work->node->row->view)
-                note_reader(readers, work->in[k], READ_AS_VALUE);
+                note_reader(readers, work->in[k],
+                            work->node->row->meets ? READ_AS_RESULT : READ_AS_VALUE);
         }
     }
     for (int i = 0; i < graph->n_losses; i++)
         note_reader(readers, trace->same[graph->losses[i].losses->id], READ_AS_RESULT);
     for (int i = 0; i < graph->n_outputs; i++)
         note_reader(readers, trace->same[graph->outputs[i].value->id], READ_AS_RESULT);
+    for (int i = 0; i < graph->n_buffers; i++) {
+        if (graph->buffers[i].next)
+            note_reader(readers, trace->same[graph->buffers[i].next->id], READ_AS_RESULT);
+    }
 }
 
 /* All values that the work reads are narrow: not indices, inputs and parameters. */
@@ -61,7 +66,7 @@ static bool is_narrow(const struct work *work, const enum wk_dtype *types)
 static enum wk_dtype type_of(const struct work *work, enum reader reader, enum wk_dtype compute,
                              const enum wk_dtype *types)
 {
-    if (reader == READ_AS_RESULT || work->node->wide)
+    if (reader == READ_AS_RESULT || work->node->wide || work->node->row->meets)
         return WK_F32;
     bool narrow = reader == READ_AS_FACTOR || is_narrow(work, types);
     return narrow ? compute : WK_F32;

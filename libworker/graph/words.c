@@ -13,13 +13,22 @@ static const struct graph_model *of(const struct wk_model *model)
 static int count_lines(const struct wk_model *model)
 {
     const struct wk_graph *graph = of(model)->graph;
-    return graph->n_params + graph->n_nodes + graph->n_losses;
+    return graph->n_params + graph->n_nodes + graph->n_losses + graph->n_buffers;
 }
 
 static void say_param(const struct graph_param *param, char ret[MODEL_LINE_MAX])
 {
     char tensor[TENSOR_TEXT_MAX];
-    snprintf(ret, MODEL_LINE_MAX, "parameter %s", tensor_text(param->tensor, tensor));
+    snprintf(ret, MODEL_LINE_MAX, "parameter %s%s", tensor_text(param->tensor, tensor),
+             param->options.frozen ? ", frozen" : "");
+}
+
+static void say_buffer(const struct graph_buffer *buffer, char ret[MODEL_LINE_MAX])
+{
+    char tensor[TENSOR_TEXT_MAX];
+    snprintf(ret, MODEL_LINE_MAX, "buffer %s, first %.9g, then t%d",
+             tensor_text(buffer->tensor, tensor), (double)buffer->value,
+             buffer->next ? buffer->next->id : buffer->tensor->id);
 }
 
 static void say_node(const struct wk_graph *graph, const struct node *node,
@@ -60,8 +69,10 @@ static void say_line(const struct wk_model *model, int i, char ret[MODEL_LINE_MA
         say_param(&graph->params[i], ret);
     else if (i < graph->n_params + graph->n_nodes)
         say_node(graph, graph->nodes[i - graph->n_params], ret);
-    else
+    else if (i < graph->n_params + graph->n_nodes + graph->n_losses)
         say_loss(&graph->losses[i - graph->n_params - graph->n_nodes], ret);
+    else
+        say_buffer(&graph->buffers[i - graph->n_params - graph->n_nodes - graph->n_losses], ret);
 }
 
 /* FNV-1a over whole numbers. */
@@ -123,7 +134,7 @@ static void say_pass(struct wk_model *model, int64_t samples, int64_t length,
     struct trace_options trace = {.trains = true, .drops = model->dropout > 0};
     struct plan *plan = NULL;
     char policy[64];
-    struct sizes sizes = {samples, m->graph->uses_length ? length : 1};
+    struct sizes sizes = pass_sizes(m, samples, length);
     size_t used = (size_t)snprintf(
         ret, MODEL_LINE_MAX, "dropout %g of seed %llu, label smoothing %g, recompute %s, in %s",
         (double)model->dropout, (unsigned long long)model->dropout_seed,

@@ -1,7 +1,11 @@
-/* The calls of a model around each use of a block. A strategy gathers the block's parameters before
- * and gives them back after. On the model's thread. */
+/* What a model calls of its strategy. On the model's thread.
+ *
+ * Around each use of a block: a strategy gathers the block's parameters before and gives them back
+ * after. For operations over the ranks: collectives of all ranks that share the batch. */
 #ifndef NN_HOOKS_H
 #define NN_HOOKS_H
+
+#include <stddef.h>
 
 #include "common/base/error.h"
 
@@ -20,6 +24,20 @@ enum model_pass { MODEL_FORWARD, MODEL_BACKWARD };
 struct model_hooks {
     int (*before_block)(void *arg, int block, enum model_pass pass, struct error *err);
     int (*after_block)(void *arg, int block, enum model_pass pass, struct error *err);
+    void *arg;
+};
+
+/* Collectives over the ranks that share the batch, in memory of the host. They block, and every
+ * rank calls in the same order. An error ends the pass. count 0: the model is alone, and there are
+ * no functions.
+ *
+ * sum: data[n] becomes its sum. gather: out[count, n] of each rank's in[n]. scatter: out[n] of the
+ * sum of in[count, n], this rank's row. */
+struct model_ranks {
+    int count;
+    int (*sum)(void *arg, float *data, size_t n, struct error *err);
+    int (*gather)(void *arg, const float *in, float *out, size_t n, struct error *err);
+    int (*scatter)(void *arg, const float *in, float *out, size_t n, struct error *err);
     void *arg;
 };
 

@@ -106,6 +106,26 @@ int wk_model_recompute_by(struct wk_model *model, enum wk_recompute policy, int6
     return 0;
 }
 
+int wk_model_freeze(struct wk_model *model, const char *pattern, bool on)
+{
+    struct error err = {0};
+    if (!model)
+        return refuse_null("wk_model_freeze");
+    if (!pattern)
+        return refuse(model, WK_EINVAL, "wk_model_freeze without a pattern");
+    if (model->param_arena || model->unit)
+        return refuse(model, WK_ESTATE, "wk_model_freeze after wk_prepare: call it before");
+    if (!model->ops->freeze)
+        return refuse(model, WK_EUNSUPPORTED,
+                      "wk_model_freeze of a model of kind %s: leave frozen parameters out of its "
+                      "buffers",
+                      model->ops->name);
+    int rc = model->ops->freeze(model, pattern, on, &err);
+    if (rc)
+        (void)refuse(model, rc, "%.250s", err.text);
+    return rc;
+}
+
 void wk_model_recompute(struct wk_model *model, bool on)
 {
     (void)wk_model_recompute_by(model, on ? WK_RECOMPUTE_BLOCKS : WK_RECOMPUTE_NONE, 0);
@@ -202,7 +222,7 @@ int model_bind(struct wk_model *model, float *params, float *grads)
     for (int i = 0; i < model->n_params; i++) {
         struct param *param = &model->params[i];
         param->data = params + param->offset;
-        param->grad = grads ? grads + param->offset : NULL;
+        param->grad = grads && i < model_trained(model) ? grads + param->offset : NULL;
     }
     model->forward_done = false;
     return model->seed_waits && !model->values.fill ? fill_all(model) : 0;
@@ -296,7 +316,7 @@ int model_reserve(struct wk_model *model, int64_t samples, int64_t length, struc
 
 void model_zero_grad(struct wk_model *model)
 {
-    size_t bytes = model->count * sizeof(*model->grad_arena);
+    size_t bytes = model_trained_count(model) * sizeof(*model->grad_arena);
     if (model->grad_arena && model->queue)
         queue_fill(model->queue, model->grad_arena, 0, bytes);
     else if (model->grad_arena)
@@ -378,8 +398,7 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
         return rc;
     double loss = 0;
     model->batch = *batch;
-    if (batch->samples > 0)
-        rc = model->ops->forward(model, &model->batch, ret_loss ? &loss : NULL, err);
+    rc = model->ops->forward(model, &model->batch, ret_loss ? &loss : NULL, err);
     if (rc)
         return rc;
     model->forward_done = true;
@@ -403,11 +422,6 @@ int model_backward(struct wk_model *model, double scale, struct error *err)
     if (!model->grad_arena)
         return error_set(err, WK_ESTATE, "the model has no memory for gradients");
     model->forward_done = false;
-    if (model->batch.samples == 0) {
-        for (int i = model->n_params - 1; i >= 0; i--)
-            model_announce(model, i);
-        return 0;
-    }
     return model->ops->backward(model, scale, err);
 }
 
@@ -419,7 +433,7 @@ int model_evaluate(struct wk_model *model, const struct wk_batch *batch, double 
     if (rc)
         return rc;
     *ret_loss = 0;
-    return batch->samples == 0 ? 0 : model->ops->evaluate(model, batch, ret_loss, outputs, err);
+    return model->ops->evaluate(model, batch, ret_loss, outputs, err);
 }
 
 int model_logits(struct wk_model *model, const struct wk_batch *batch, float *ret_logits,

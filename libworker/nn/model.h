@@ -18,31 +18,11 @@
 
 #include "common/base/kept.h"
 #include "libworker/kernel/kernel.h"
+#include "libworker/nn/buffers.h"
 #include "libworker/nn/hooks.h"
 #include "libworker/nn/model_ops.h"
+#include "libworker/nn/parameter.h"
 #include "libworker/nn/product.h"
-
-enum { PARAM_DIMS_MAX = 4, PARAM_NAME_MAX = 96 };
-
-enum param_init { PARAM_ZERO, PARAM_ONE, PARAM_NORMAL, PARAM_UNIFORM };
-
-struct param {
-    char name[PARAM_NAME_MAX];
-    int dims;
-    int64_t shape[PARAM_DIMS_MAX]; /* row-major; unused dimensions are 0 */
-    size_t count;                  /* product of shape */
-    size_t offset;                 /* first element in either arena */
-    float *data, *grad;            /* views into the arenas; NULL until model_bind */
-    const uint16_t *low;           /* view into the low-precision arena, or NULL */
-    float *wide;                   /* custom models: what passes read instead of data, or NULL */
-    uint16_t *low_grad;            /* custom models: address of the narrow gradient, or NULL */
-    unsigned narrow;               /* custom models: wk_buffer.narrow */
-    bool decay;                    /* weight decay applies: two or more dimensions */
-    bool lookup;                   /* an embedding or a head: its rows stand for tokens */
-    int block;                     /* unit of sharding and of pipeline cuts, rising with depth */
-    enum param_init init;
-    float init_std; /* of PARAM_NORMAL; the bound of PARAM_UNIFORM */
-};
 
 struct queue;
 
@@ -51,8 +31,8 @@ struct model_block {
     size_t offset, count; /* elements of either arena */
 };
 
-/* Source of initial values instead of the seed: `fill` writes all of param->data; `free` (or NULL)
- * ends it with the model. */
+/* Source of initial values instead of the seed. `fill` writes all of param->data; in `index`
+ * buffers follow the parameters. `free` (or NULL) ends it with the model. */
 struct model_values {
     int (*fill)(void *arg, const struct param *param, int index, struct error *err);
     void (*free)(void *arg);
@@ -69,12 +49,16 @@ struct wk_model {
     struct param *params; /* [n_params], in arena order */
     int n_params;
     int n_blocks;
-    size_t count;           /* elements of each arena */
+    const int *order;    /* [n_blocks]: as forward passes enter blocks; NULL: 0, 1, 2 … */
+    size_t count;        /* elements of the arena of parameters */
+    int n_frozen;        /* the last parameters: they have no gradient */
+    size_t frozen_count; /* their elements, the arena's last */
+    struct buffers buffers;
     int64_t context, vocab; /* 0: passes are the program's own, and `ops` has no forward ones */
     struct queue *queue;    /* where it computes, borrowed; NULL: on the host */
-    float *param_arena,
-        *grad_arena; /* [count] of that place; NULL until bound; grads may stay so */
-    bool seed_waits; /* wk_model_init was called before model_bind */
+    float *param_arena;     /* [count] of that place; NULL until bound */
+    float *grad_arena;      /* [model_trained_count] of that place; may stay NULL */
+    bool seed_waits;        /* wk_model_init was called before model_bind */
     uint64_t seed;
     struct model_values values;
     bool forward_done;      /* activations of one forward pass wait for their backward */
@@ -91,6 +75,7 @@ struct wk_model {
     float dropout;         /* share dropped, in [0, 1) */
     uint64_t dropout_seed;
     struct model_hooks hooks;
+    struct model_ranks ranks;
 
     /* For a program's own passes (worker/parallel.h). */
     float **bound_data, **bound_grads; /* [n_params], the program's; NULL where not wanted */
@@ -101,6 +86,17 @@ struct wk_model {
     void (*grad_ready)(void *arg, int index);
     void *grad_ready_arg;
 };
+
+/* Parameters that are trained: the first ones, which begin both arenas. */
+static inline int model_trained(const struct wk_model *model)
+{
+    return model->n_params - model->n_frozen;
+}
+
+static inline size_t model_trained_count(const struct wk_model *model)
+{
+    return model->count - model->frozen_count;
+}
 
 /* The result of a constructor that failed: the sentence is stored for the thread. */
 int model_refuse(const struct error *err, struct wk_model **ret_model);
@@ -115,7 +111,7 @@ int model_seed(struct wk_model *model, uint64_t seed);
  * WK_EUNSUPPORTED: its passes need memory that the host can read. */
 int model_move(struct wk_model *model, struct queue *queue, struct error *err);
 
-/* Let the model use these arenas of model->count floats; `grads` NULL means no backward pass. It
+/* Let the model use these arenas (param_arena, grad_arena); `grads` NULL means no backward pass. It
  * may be called again with other arenas (contents are not copied). Applies a waiting seed, but no
  * values from elsewhere: those may fail, and model_fill reports how. */
 int model_bind(struct wk_model *model, float *params, float *grads);

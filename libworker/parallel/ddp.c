@@ -38,7 +38,8 @@ static int make_hook(struct ddp *ddp, const struct strategy_options *options, st
 {
     struct wk_model *model = ddp->model;
     float *grads = ddp->stage ? ddp->stage->host : ddp->grads;
-    struct hook_model about = {model->kernels, model->params, model->n_params, grads, model->count};
+    struct hook_model about = {model->kernels, model->params, model_trained(model), grads,
+                               model_trained_count(model)};
     switch (options->hook) {
     case HOOK_SUM:
         return hook_sum_new(&about, !options->measures, &ddp->hook, err);
@@ -84,12 +85,13 @@ static int allocate(struct ddp *ddp, struct error *err)
     if (device_zeros_new(model->queue, model->count * sizeof(*ddp->params), &params, NULL))
         return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
     ddp->params = params;
-    int rc = sums_arena_init(&ddp->arena, model->queue, model->count, err);
+    int rc = sums_arena_init(&ddp->arena, model->queue, model_trained_count(model), err);
     ddp->grads = ddp->arena.data;
     if (!rc)
         rc = stages_init(&ddp->stages, model->queue, err);
     if (!rc && !stages_direct(&ddp->stages))
-        rc = stage_reserve(&ddp->stages, model->count * sizeof(float), &ddp->stage, err);
+        rc = stage_reserve(&ddp->stages, model_trained_count(model) * sizeof(float), &ddp->stage,
+                           err);
     return rc;
 }
 
@@ -123,7 +125,8 @@ static void ddp_close(void *self)
         ddp->hook.free(ddp->hook.face.arg);
     device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
     device_memory_free(queue_device(queue), ddp->low, count * sizeof(*ddp->low));
-    device_memory_free(queue_device(queue), ddp->low_grads, count * sizeof(*ddp->low_grads));
+    device_memory_free(queue_device(queue), ddp->low_grads,
+                       model_trained_count(ddp->model) * sizeof(*ddp->low_grads));
     sums_arena_fini(&ddp->arena);
     free(ddp);
 }
@@ -144,7 +147,8 @@ static int ddp_open(struct wk_model *model, const struct strategy_options *optio
     }
     *ret = (struct strategy_memory){
         .self = ddp,
-        .range = {model->params, model->n_params, model->count, ddp->params, ddp->grads, ddp->low},
+        .range = {model->params, model_trained(model), model_trained_count(model), model->count,
+                  ddp->params, ddp->grads, ddp->low},
     };
     return 0;
 }
@@ -207,14 +211,6 @@ static void ddp_use(void *self, struct wk_comm *comm)
     (void)comm;
 }
 
-static int ddp_empty_pass(void *self, enum model_pass pass, struct error *err)
-{
-    (void)self;
-    (void)pass;
-    (void)err;
-    return 0;
-}
-
 static int ddp_gather(void *self, struct wk_comm *comm)
 {
     (void)self;
@@ -232,14 +228,15 @@ static void ddp_scaled(void *self, float factor, double scale)
 
 static struct clip_grads sums_of(const struct ddp *ddp)
 {
-    return (struct clip_grads){
-        .kernels = ddp->model->kernels, .grads = ddp->grads, .count = ddp->model->count};
+    return (struct clip_grads){.kernels = ddp->model->kernels,
+                               .grads = ddp->grads,
+                               .count = model_trained_count(ddp->model)};
 }
 
 static void ddp_rescale(void *self, float change)
 {
     struct ddp *ddp = self;
-    elements_scale(ddp->model, ddp->grads, change, ddp->model->count);
+    elements_scale(ddp->model, ddp->grads, change, model_trained_count(ddp->model));
 }
 
 static void ddp_begin(void *self, struct wk_comm *comm, bool last)
@@ -298,7 +295,7 @@ static int ddp_first_nonfinite(void *self, int *ret_index)
     const struct wk_model *model = ddp->model;
     double squares, *at = &ddp->numbers->verdict.at->squares;
     *ret_index = -1;
-    for (int i = 0; i < model->n_params && *ret_index < 0; i++) {
+    for (int i = 0; i < model_trained(model) && *ret_index < 0; i++) {
         const struct param *param = &model->params[i];
         struct clip_grads sums = {
             .kernels = model->kernels, .grads = param->grad, .count = param->count};
@@ -338,7 +335,8 @@ static int ddp_spread(void *self, struct wk_comm *comm)
 static void ddp_clear(void *self)
 {
     struct ddp *ddp = self;
-    queue_fill(ddp->model->queue, ddp->grads, 0, ddp->model->count * sizeof(*ddp->grads));
+    queue_fill(ddp->model->queue, ddp->grads, 0,
+               model_trained_count(ddp->model) * sizeof(*ddp->grads));
 }
 
 static int ddp_set_hook(void *self, const struct wk_gradient_hook *hook)
@@ -366,7 +364,6 @@ const struct strategy_ops ddp_ops = {
     .refresh = ddp_refresh,
     .own = ddp_own,
     .use = ddp_use,
-    .empty_pass = ddp_empty_pass,
     .gather = ddp_gather,
     .gather_own = ddp_gather,
     .scaled = ddp_scaled,

@@ -27,7 +27,7 @@ struct ddp {
     struct narrowing narrowing;
     float *params;           /* [model->count] */
     struct sums_arena arena; /* memory of grads */
-    float *grads;            /* [model->count] */
+    float *grads;            /* [model_trained_count] */
     uint16_t *low;           /* [model->count]; NULL in float */
     struct stages stages;
     struct stage *stage; /* [model->count] floats: grads on the host; NULL: as they are */

@@ -31,18 +31,18 @@ int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct st
                  const struct reducer_options *options, struct error *err)
 {
     const struct wk_model *model = arena->model;
-    size_t n = (size_t)model->n_params;
+    size_t n = (size_t)model_trained(model);
     *r = (struct reducer){.options = *options,
                           .params = model->params,
-                          .n_params = model->n_params,
+                          .n_params = model_trained(model),
                           .grads = arena->grads,
-                          .count = model->count,
+                          .count = model_trained_count(model),
                           .model = model,
                           .stages = arena->stages,
                           .stage = arena->stage,
                           .numbers = numbers,
                           .factor = 1};
-    int rc = ready_plan_init(&r->plan, model->n_params, err);
+    int rc = ready_plan_init(&r->plan, model_trained(model), err);
     if (rc)
         return rc;
     r->parts = calloc(n, sizeof(*r->parts));

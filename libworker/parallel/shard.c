@@ -15,7 +15,7 @@ int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, in
                     struct error *err)
 {
     assert(n_units > 0 && world > 0);
-    *plan = (struct shard_plan){.world = world, .n_units = n_units};
+    *plan = (struct shard_plan){.world = world, .n_units = n_units, .n_trained = n_units};
     plan->units = calloc((size_t)n_units, sizeof(*plan->units));
     if (!plan->units)
         return error_set(err, WK_ENOMEM, "no memory for a plan of %d units", n_units);
@@ -41,6 +41,17 @@ void shard_plan_fini(struct shard_plan *plan)
     *plan = (struct shard_plan){0};
 }
 
+struct shard_plan shard_plan_trained(const struct shard_plan *plan)
+{
+    struct shard_plan trained = *plan;
+    trained.n_units = plan->n_trained;
+    if (plan->n_trained < plan->n_units) {
+        trained.padded = plan->units[plan->n_trained].place;
+        trained.shard = plan->units[plan->n_trained].shard;
+    }
+    return trained;
+}
+
 int shard_plan_recut(const struct shard_plan *plan, int world, struct shard_plan *ret,
                      struct error *err)
 {
@@ -51,6 +62,8 @@ int shard_plan_recut(const struct shard_plan *plan, int world, struct shard_plan
         ends[i] = plan->units[i].offset + plan->units[i].count;
     int rc = shard_plan_init(ret, ends, plan->n_units, world, err);
     free(ends);
+    if (!rc)
+        ret->n_trained = plan->n_trained;
     return rc;
 }
 

@@ -34,6 +34,7 @@ struct shard_unit {
 struct shard_plan {
     int world;
     int n_units;
+    int n_trained;            /* the first units, which alone have gradients and optimizer state */
     struct shard_unit *units; /* by offset, covering the model's arena without gap */
     size_t padded;            /* elements of the padded arena */
     size_t shard;             /* elements of one rank's shard */
@@ -43,6 +44,10 @@ struct shard_plan {
 int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, int world,
                     struct error *err);
 void shard_plan_fini(struct shard_plan *plan); /* zeroed memory is allowed */
+
+/* The trained units as a plan of their own, with the same units: they come first in both arenas.
+ * Borrowed; not to be freed. */
+struct shard_plan shard_plan_trained(const struct shard_plan *plan);
 
 /* The same units for another world. WK_ENOMEM. */
 int shard_plan_recut(const struct shard_plan *plan, int world, struct shard_plan *ret,

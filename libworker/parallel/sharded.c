@@ -33,10 +33,18 @@ static int cut_units(struct sharded *s, size_t **ret_ends, int *ret_count, struc
             if (i + 1 == n || model->params[i + 1].block != model->params[i].block)
                 ends[count++] = i + 1 == n ? model->count : model->params[i + 1].offset;
     } else {
-        count = bucket_cut(model->params, model->n_params, model->count, &s->options.sizes, buckets,
-                           bucket_of);
+        int trained = model_trained(model);
+        count = bucket_cut(model->params, trained, model_trained_count(model), &s->options.sizes,
+                           buckets, bucket_of);
         for (int i = 0; i < count; i++)
             ends[count - 1 - i] = buckets[i].offset + buckets[i].count;
+        int frozen = !model->n_frozen
+                         ? 0
+                         : bucket_cut(model->params + trained, model->n_frozen, model->count,
+                                      &s->options.sizes, buckets, bucket_of);
+        for (int i = 0; i < frozen; i++)
+            ends[count + frozen - 1 - i] = buckets[i].offset + buckets[i].count;
+        count += frozen;
     }
     free(buckets);
     free(bucket_of);
@@ -60,7 +68,9 @@ static void fill_own(struct sharded *s)
         own->count = piece.count;
         own->offset = piece.at;
         own->data = s->own_params + piece.at;
-        own->grad = s->own_grads + piece.at;
+        own->grad = i < model_trained(s->model) ? s->own_grads + piece.at : NULL;
+        if (i < model_trained(s->model))
+            s->n_own_trained++;
         s->own_of[i] = s->n_own++;
     }
 }
@@ -80,7 +90,7 @@ static void bind_pointers(struct sharded *s)
     for (int i = 0; i < s->model->n_params; i++) {
         struct param *param = &s->model->params[i];
         param->data = s->params + place_of(s, i);
-        param->grad = s->grads + place_of(s, i);
+        param->grad = i < model_trained(s->model) ? s->grads + place_of(s, i) : NULL;
     }
 }
 
@@ -90,14 +100,14 @@ static int allocate(struct sharded *s, struct error *err)
     struct queue *queue = s->model->queue;
     bool apart = !sharded_keeps_grads(s);
     int rc = pages_place(&s->param_pages, queue, s->plan.padded, true);
-    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->plan.padded, true);
+    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->trained.padded, true);
     if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
     else if (!rc)
         rc = pages_place(&s->own_param_pages, queue, s->plan.shard, false);
     if (rc && s->options.offload_params && err->code)
         return rc;
-    rc = rc ? rc : pages_place(&s->own_grad_pages, queue, apart ? s->plan.shard : 0, false);
+    rc = rc ? rc : pages_place(&s->own_grad_pages, queue, apart ? s->trained.shard : 0, false);
     s->params = s->param_pages.data;
     s->grads = s->grad_pages.data;
     s->own_params = s->own_param_pages.data;
@@ -218,7 +228,11 @@ static int make_plan(struct sharded *s, struct error *err)
     if (!rc)
         rc = shard_plan_init(&s->plan, ends, count, s->options.parts, err);
     free(ends);
-    return rc;
+    if (rc)
+        return rc;
+    s->plan.n_trained = shard_unit_of(&s->plan, model_trained_count(s->model) - 1) + 1;
+    s->trained = shard_plan_trained(&s->plan);
+    return 0;
 }
 
 static int sharded_init(struct sharded *s, struct error *err)
@@ -245,6 +259,12 @@ static int sharded_init(struct sharded *s, struct error *err)
     return rc;
 }
 
+/* Elements of the shard up to the end of this rank's first `n` pieces. */
+static size_t end_of(const struct sharded *s, int n)
+{
+    return n ? s->own[n - 1].offset + s->own[n - 1].count : 0;
+}
+
 static int sharded_open(struct wk_model *model, const struct strategy_options *options,
                         struct step_numbers *numbers, struct strategy_memory *ret,
                         struct error *err)
@@ -264,11 +284,10 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
         sharded_close(s);
         return rc;
     }
-    const struct param *last = s->n_own ? &s->own[s->n_own - 1] : NULL;
-    size_t count = last ? last->offset + last->count : 0;
     *ret = (struct strategy_memory){
         .self = s,
-        .range = {s->own, s->n_own, count, s->own_params, s->own_grads, NULL},
+        .range = {s->own, s->n_own_trained, end_of(s, s->n_own_trained), end_of(s, s->n_own),
+                  s->own_params, s->own_grads, NULL},
         .plan = &s->plan,
     };
     return 0;
@@ -361,7 +380,7 @@ const struct strategy_ops sharded_ops = {
     .first_nonfinite = sharded_first_nonfinite,
     .clamp = sharded_clamp,
     .update = sharded_update,
-    .spread = sharded_refresh,
+    .spread = sharded_spread,
     .clear = sharded_clear,
     .set_hook = sharded_set_hook,
 };

@@ -11,8 +11,8 @@
  * optimizer works on the shard, which a table of its own (`own`) describes.
  *
  * Collectives start in an order that depends on the model alone: units from the last to the first,
- * gathers by block. A rank with an empty share of a batch makes them in its empty pass. Owned by
- * the strategy, whose thread calls.
+ * gathers by block. A rank with an empty share of a batch makes the same passes. Owned by the
+ * strategy, whose thread calls.
  *
  *      sharded.c         memory, initial values, the optimizer's step, the table
  *      sharded_blocks.c  what happens at the model's blocks
@@ -69,7 +69,7 @@ struct sharded_unit {
 struct sharded_low {
     struct pages param_pages, grad_pages, own_grad_pages;
     uint16_t *params; /* [plan.padded], what products read; NULL in float */
-    /* With narrowing.grads, else NULL: [plan.padded]; [plan.shard], under ZERO1 within `grads`. */
+    /* With narrowing.grads, else NULL: [trained.padded]; [trained.shard], within it under ZERO1. */
     uint16_t *grads, *own_grads;
     float *wide;    /* a piece of gradients on its way from one to the other; with `grads` */
     float *vectors; /* [n_vectors], where the model reads them */
@@ -80,15 +80,15 @@ struct sharded_low {
 
 struct sharded {
     struct strategy_options options;
-    struct wk_model *model; /* borrowed */
-    bool hooked;            /* gathers by block; else everything before a pass */
-    struct shard_plan plan;
-    float *params, *grads;         /* [plan.padded] */
-    float *own_params, *own_grads; /* [plan.shard]; own_grads is in `grads` under ZERO1 */
-    struct sharded_low low;        /* of narrowing */
+    struct wk_model *model;          /* borrowed */
+    bool hooked;                     /* gathers by block; else everything before a pass */
+    struct shard_plan plan, trained; /* the latter is its trained units, borrowed */
+    float *params, *grads;           /* [plan.padded], [trained.padded] */
+    float *own_params, *own_grads;   /* [plan.shard], [trained.shard], in `grads` under ZERO1 */
+    struct sharded_low low;          /* of narrowing */
     struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* their memory */
-    struct param *own; /* [n_own], this rank's pieces, as the optimizer sees them */
-    int n_own;
+    struct param *own;            /* [n_own], this rank's pieces, as the optimizer sees them */
+    int n_own, n_own_trained;     /* the latter come first */
     int *own_of;                  /* [model->n_params]: which of `own`, or -1 */
     struct sharded_unit *units;   /* [plan.n_units] */
     int *unit_of;                 /* [model->n_params] */

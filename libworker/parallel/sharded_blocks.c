@@ -4,11 +4,26 @@
 #include "libworker/parallel/sharded_params.h"
 #include "libworker/parallel/sharded_unit.h"
 
+/* The block that a forward pass enters as number `place`. */
+static int block_at(const struct sharded *s, int place)
+{
+    return s->model->order ? s->model->order[place] : place;
+}
+
+static int place_of_block(const struct sharded *s, int block)
+{
+    int place = 0;
+    while (block_at(s, place) != block)
+        place++;
+    return place;
+}
+
 /* Block 0 may serve a tied head inside the last block's brackets, so it stays for the whole step;
- * the last block is needed again at once. */
+ * the last blocks are needed again at once. */
 static bool stays_after_forward(const struct sharded *s, int unit)
 {
-    return s->options.keep_gathered || unit == 0 || unit == s->plan.n_units - 1;
+    return s->options.keep_gathered || unit == 0 || unit == s->trained.n_units - 1 ||
+           unit == block_at(s, s->plan.n_units - 1);
 }
 
 static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
@@ -17,8 +32,9 @@ static int before_block(void *arg, int block, enum model_pass pass, struct error
     int step = pass == MODEL_FORWARD ? 1 : -1;
     int ahead = s->depth++ ? 0 : s->options.prefetch; /* a tied head's block 0 is no road sign */
     sharded_start_gather(s, block);
-    for (int next = block + step; ahead-- > 0 && next >= 0 && next < s->plan.n_units; next += step)
-        sharded_start_gather(s, next);
+    int next = ahead > 0 ? place_of_block(s, block) + step : -1;
+    for (; ahead-- > 0 && next >= 0 && next < s->plan.n_units; next += step)
+        sharded_start_gather(s, block_at(s, next));
     int rc = sharded_await_gather(s, block);
     return rc ? error_set(err, rc, "gathering block %d: %s", block, sharded_sentence(s)) : 0;
 }

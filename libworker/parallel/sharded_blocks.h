@@ -8,7 +8,7 @@
 /* Hooks for the model's blocks, with `s` as their argument; none without FSDP. */
 struct model_hooks sharded_hooks(struct sharded *s);
 
-/* A slot of the table (strategy_ops.h). */
+/* A slot of the table (strategy_ops.h), for models that enter blocks 0, 1, 2 … */
 int sharded_empty_pass(void *self, enum model_pass pass, struct error *err);
 
 #endif

@@ -108,16 +108,16 @@ static void fetch_unit(struct sharded *s, int unit)
     if (rc)
         sharded_note(s, rc);
     s->units[unit].fetched = true;
-    if (unit + 1 < s->plan.n_units)
+    if (unit + 1 < s->trained.n_units)
         start_fetched(s, unit + 1);
 }
 
 static void start_reduce(struct sharded *s, int unit)
 {
-    for (int i = s->plan.n_units - 1;
+    for (int i = s->trained.n_units - 1;
          i > unit && s->reduces >= SHARDED_REDUCES_MAX && limits_reduces(s); i--)
         collect(s, i);
-    if (s->groups.column && unit + 1 < s->plan.n_units && !sharded_staged(s))
+    if (s->groups.column && unit + 1 < s->trained.n_units && !sharded_staged(s))
         advance(s, unit + 1);
     sharded_unit_set(&s->units[unit], UNIT_REDUCING);
     s->reduces++;
@@ -149,7 +149,7 @@ void sharded_rescale(void *self, float change)
 {
     struct sharded *s = self;
     if (sharded_keeps_grads(s) && !s->low.grads)
-        elements_scale(s->model, s->grads, change, s->plan.padded);
+        elements_scale(s->model, s->grads, change, s->trained.padded);
 }
 
 static void start_due(struct sharded *s)
@@ -167,10 +167,10 @@ void sharded_begin(void *self, struct wk_comm *comm, bool last)
     s->following = s->reducing || s->low.grads;
     if (!s->following)
         return;
-    s->next = s->plan.n_units - 1;
+    s->next = s->trained.n_units - 1;
     s->reduces = 0;
     memset(s->ready, 0, (size_t)s->model->n_params * sizeof(*s->ready));
-    for (int i = 0; i < s->plan.n_units; i++) {
+    for (int i = 0; i < s->trained.n_units; i++) {
         struct sharded_unit *u = &s->units[i];
         insist(u->phase == UNIT_OPEN || u->phase == UNIT_COLLECTED);
         sharded_unit_set(u, UNIT_OPEN);
@@ -236,11 +236,11 @@ static void run_compact(struct queue *queue, const void *args)
 static void compact(struct sharded *s)
 {
     bool low = s->low.grads;
-    const struct compact_args args = {.plan = &s->plan,
+    const struct compact_args args = {.plan = &s->trained,
                                       .part = (size_t)s->options.part,
                                       .element = low ? sizeof(uint16_t) : sizeof(float),
                                       .arena = low ? (char *)s->low.grads : (char *)s->grads};
-    const struct device_range range = {args.arena, s->plan.padded * args.element, DEVICE_UPDATE};
+    const struct device_range range = {args.arena, s->trained.padded * args.element, DEVICE_UPDATE};
     queue_launch(s->model->queue, &(struct device_launch){.name = "move sums together",
                                                           .run = run_compact,
                                                           .args = &args,
@@ -257,7 +257,7 @@ static void end_pass(struct sharded *s)
 int sharded_finish(void *self)
 {
     struct sharded *s = self;
-    for (int i = s->plan.n_units - 1; i >= 0 && s->reducing; i--)
+    for (int i = s->trained.n_units - 1; i >= 0 && s->reducing; i--)
         collect(s, i);
     int rc = step_numbers_wait(s->numbers);
     if (rc)
@@ -299,7 +299,7 @@ int sharded_squares(void *self)
 {
     struct sharded *s = self;
     double squares, *at = &s->numbers->verdict.at->squares;
-    int rc = sharded_measure(s, 0, s->plan.shard, &squares);
+    int rc = sharded_measure(s, 0, s->trained.shard, &squares);
     if (!rc)
         rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);
     if (rc)
@@ -310,7 +310,7 @@ int sharded_squares(void *self)
 int sharded_first_nonfinite(void *self, int *ret_index)
 {
     struct sharded *s = self;
-    int32_t first = 0, none = s->model->n_params;
+    int32_t first = 0, none = model_trained(s->model);
     int rc = 0;
     for (bool finite = true; first < none && finite && !rc; first += finite) {
         double squares = 0;
@@ -329,7 +329,7 @@ int sharded_first_nonfinite(void *self, int *ret_index)
 void sharded_clamp(void *self, double most)
 {
     struct sharded *s = self;
-    struct clip_grads sums = sharded_sums(s, 0, s->plan.shard);
+    struct clip_grads sums = sharded_sums(s, 0, s->trained.shard);
     clip_limit(s->model->queue, &sums, s->numbers->verdict.at, most);
 }
 
@@ -338,10 +338,10 @@ void sharded_clear(void *self)
     struct sharded *s = self;
     sharded_low_clear(s);
     if (sharded_keeps_grads(s) && !sharded_low_own(s)) {
-        queue_fill(s->model->queue, s->grads, 0, s->plan.padded * sizeof(float));
+        queue_fill(s->model->queue, s->grads, 0, s->trained.padded * sizeof(float));
         return;
     }
     if (s->own_grads != s->grads && !s->low.grads)
-        queue_fill(s->model->queue, s->own_grads, 0, s->plan.shard * sizeof(float));
-    pages_drop(&s->grad_pages, 0, s->plan.padded);
+        queue_fill(s->model->queue, s->own_grads, 0, s->trained.shard * sizeof(float));
+    pages_drop(&s->grad_pages, 0, s->trained.padded);
 }

@@ -53,10 +53,10 @@ static int allocate(struct sharded *s)
         rc = new_floats(s, low->n_vectors, &low->vectors);
     if (rc || !s->options.narrowing.grads)
         return rc;
-    rc = new_arena(s, s->plan.padded, true, &low->grad_pages, &low->grads);
+    rc = new_arena(s, s->trained.padded, true, &low->grad_pages, &low->grads);
     low->own_grads = low->grads;
     if (!rc && !sharded_keeps_grads(s))
-        rc = new_arena(s, s->plan.shard, false, &low->own_grad_pages, &low->own_grads);
+        rc = new_arena(s, s->trained.shard, false, &low->own_grad_pages, &low->own_grads);
     if (rc)
         return rc;
     return new_floats(s, PIECE, &low->wide);
@@ -286,7 +286,7 @@ int sharded_low_agree(struct sharded *s)
     double squares = 0;
     if (!s->low.grads && !s->groups.column)
         return 0;
-    int rc = s->low.grads ? sharded_measure(s, 0, s->plan.shard, &squares) : 0;
+    int rc = s->low.grads ? sharded_measure(s, 0, s->trained.shard, &squares) : 0;
     int32_t nonfinite = s->low.nonfinite || !isfinite(squares);
     if (!rc)
         rc = wk_all_reduce(s->whole, &nonfinite, 1, WK_I32, WK_MAX, NULL);
@@ -300,5 +300,6 @@ void sharded_low_clear(struct sharded *s)
     if (s->low.grads)
         pages_drop(&s->low.grad_pages, 0, s->low.grad_pages.count);
     if (s->low.own_grad_pages.data)
-        queue_fill(s->model->queue, s->low.own_grads, 0, s->plan.shard * sizeof(*s->low.own_grads));
+        queue_fill(s->model->queue, s->low.own_grads, 0,
+                   s->trained.shard * sizeof(*s->low.own_grads));
 }

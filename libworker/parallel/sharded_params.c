@@ -103,9 +103,9 @@ void sharded_release_all(struct sharded *s)
         sharded_release(s, i);
 }
 
-int sharded_refresh(void *self, struct wk_comm *comm)
+/* The first `units` units have changed. */
+static int renew(struct sharded *s, struct wk_comm *comm, int units)
 {
-    struct sharded *s = self;
     s->failure = 0;
     s->why = (struct error){0};
     s->updated = event_record(s->model->queue);
@@ -119,7 +119,19 @@ int sharded_refresh(void *self, struct wk_comm *comm)
         sharded_release_all(s);
         return s->failure;
     }
-    for (int i = 0; i < s->plan.n_units; i++)
+    for (int i = 0; i < units; i++)
         s->units[i].gathered = false;
     return gather_every_unit(s);
+}
+
+int sharded_refresh(void *self, struct wk_comm *comm)
+{
+    struct sharded *s = self;
+    return renew(s, comm, s->plan.n_units);
+}
+
+int sharded_spread(void *self, struct wk_comm *comm)
+{
+    struct sharded *s = self;
+    return renew(s, comm, s->trained.n_units);
 }

@@ -12,11 +12,12 @@ int sharded_await_gather(struct sharded *s, int unit);
 void sharded_release(struct sharded *s, int unit);
 void sharded_release_all(struct sharded *s); /* FSDP's; else nothing */
 
-/* Slots of the table (strategy_ops.h). sharded_refresh is `spread` too: ZeRO gathers the next
- * step's values, FSDP releases the old ones. */
+/* Slots of the table (strategy_ops.h). ZeRO gathers the new values, at a step's spread those of
+ * trained units; FSDP releases the old ones. */
 void sharded_use(void *self, struct wk_comm *comm);
 int sharded_gather(void *self, struct wk_comm *comm);
 int sharded_gather_own(void *self, struct wk_comm *comm);
 int sharded_refresh(void *self, struct wk_comm *comm);
+int sharded_spread(void *self, struct wk_comm *comm);
 
 #endif

@@ -22,10 +22,36 @@ static void announced(void *arg, int index)
     strategy_ready(arg, index);
 }
 
+static int outcome_of(const struct strategy *st, int rc, struct error *err)
+{
+    if (rc)
+        (void)error_set(err, rc, "%s", wk_comm_error(st->comm));
+    return rc;
+}
+
+static int sum_over_ranks(void *arg, float *data, size_t n, struct error *err)
+{
+    const struct strategy *st = arg;
+    return outcome_of(st, wk_all_reduce(st->comm, data, n, WK_F32, WK_SUM, NULL), err);
+}
+
+static int gather_from_ranks(void *arg, const float *in, float *out, size_t n, struct error *err)
+{
+    const struct strategy *st = arg;
+    return outcome_of(st, wk_all_gather(st->comm, in, out, n, WK_F32, NULL), err);
+}
+
+static int scatter_to_ranks(void *arg, const float *in, float *out, size_t n, struct error *err)
+{
+    const struct strategy *st = arg;
+    return outcome_of(st, wk_reduce_scatter(st->comm, in, out, n, WK_F32, WK_SUM, NULL), err);
+}
+
 /* Its memory goes. */
 static void unbind(struct wk_model *model)
 {
     model->hooks = (struct model_hooks){0};
+    model->ranks = (struct model_ranks){0};
     model->grad_ready = NULL;
     model->grad_ready_arg = NULL;
     (void)model_set_compute(model, WK_F32, NULL, NULL);
@@ -41,7 +67,7 @@ static int init_common(struct strategy *st, struct error *err)
     float *used = step_numbers_used(&st->numbers);
     int rc = own_passes_init(&st->own, model, st->narrowing.type, st->ops->cuts, err);
     if (!rc)
-        rc = usage_init(&st->usage, model->n_params, used, err);
+        rc = usage_init(&st->usage, model_trained(model), used, err);
     if (rc)
         return rc;
     model->grad_ready = announced;
@@ -63,7 +89,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         .fill_later = options->fill_later,
         .share = 1,
     };
-    int rc = step_numbers_init(&st->numbers, model->n_params, model->queue, err);
+    int rc = step_numbers_init(&st->numbers, model_trained(model), model->queue, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)
@@ -90,6 +116,8 @@ void strategy_fini(struct strategy *st)
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
     int rc = st->ops->meet(st->memory.self, comm);
+    st->model->ranks = (struct model_ranks){wk_comm_world(comm), sum_over_ranks, gather_from_ranks,
+                                            scatter_to_ranks, st};
     return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
 }
 
@@ -109,11 +137,13 @@ void strategy_leave(struct strategy *st)
     }
     st->ops->leave(st->memory.self);
     st->comm = NULL;
+    st->model->ranks = (struct model_ranks){0};
 }
 
 const char *strategy_sentence(const struct strategy *st)
 {
-    return st->ops ? st->ops->sentence(st->memory.self) : "";
+    const char *sentence = st->ops ? st->ops->sentence(st->memory.self) : "";
+    return *sentence || !st->comm ? sentence : wk_comm_error(st->comm);
 }
 
 int strategy_set_hook(struct strategy *st, const struct wk_gradient_hook *hook)
@@ -166,6 +196,7 @@ const struct param *strategy_own(const struct strategy *st, int index, size_t *r
 
 void strategy_use(struct strategy *st, struct wk_comm *comm)
 {
+    st->comm = comm;
     st->ops->use(st->memory.self, comm);
 }
 

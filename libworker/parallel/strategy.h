@@ -91,8 +91,10 @@ int strategy_refresh(struct strategy *st, struct wk_comm *comm);
  * element of the parameter it begins with. */
 const struct param *strategy_own(const struct strategy *st, int index, size_t *ret_first);
 
-/* Forward: collectives that this rank's pass needs. A share without samples makes them too. */
+/* Before a forward pass, also one without samples: its collectives are of these ranks. */
 void strategy_use(struct strategy *st, struct wk_comm *comm);
+
+/* The collectives of a pass of the program's own that has no samples. */
 int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error *err);
 
 /* The master of all parameters in their `data`, until the next step; and what passes of the

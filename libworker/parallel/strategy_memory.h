@@ -10,13 +10,14 @@
 
 struct param;
 
-/* What this rank's optimizer updates: a table of parameters over `count` elements. */
+/* What this rank's optimizer updates: a table of parameters over `count` elements. Frozen ones
+ * follow in `data`, up to `held`. */
 struct strategy_range {
     const struct param *params;
     int n_params;
-    size_t count;
-    float *data, *grads;
-    uint16_t *low; /* copy of data that the optimizer's steps write too, or NULL */
+    size_t count, held;
+    float *data, *grads; /* [held], [count] */
+    uint16_t *low;       /* copy of data that the optimizer's steps write too, or NULL */
 };
 
 struct strategy_memory {

@@ -47,9 +47,9 @@ struct strategy_ops {
 
     /* Parameters. fill: initial values that open left out. refresh: the range's data changed by
      * other means than update. own: this rank's piece of a parameter, or NULL. use: the
-     * communicator of the coming passes. empty_pass: the collectives of a pass that this rank has
-     * no samples for. gather: the master of everything, for reading. gather_own: what passes of the
-     * program's own read. All but own and use are collective. */
+     * communicator of the coming passes. empty_pass: the collectives of a pass of the program's own
+     * that this rank has no samples for. gather: the master of everything, for reading. gather_own:
+     * what passes of the program's own read. All but own and use are collective. */
     int (*fill)(void *self, struct wk_comm *comm, struct error *err);
     int (*refresh)(void *self, struct wk_comm *comm);
     const struct param *(*own)(const void *self, int index, size_t *ret_first);

@@ -46,11 +46,21 @@ int pretrained_model(const char *path, struct wk_model **ret, struct error *err)
     return rc;
 }
 
-/* Open files, and the place of each parameter in them. */
+/* Open files, and the place in them of each parameter, then of each buffer. */
 struct source {
     struct weights weights;
-    const struct weights_entry **of; /* [n_params] */
+    const struct weights_entry **of; /* [stored_count], as they were when it was opened */
 };
+
+static int stored_count(const struct wk_model *model)
+{
+    return model->n_params + model->buffers.n;
+}
+
+static const struct param *stored_at(const struct wk_model *model, int i)
+{
+    return i < model->n_params ? &model->params[i] : &model->buffers.list[i - model->n_params];
+}
 
 static void source_free(void *arg)
 {
@@ -58,13 +68,6 @@ static void source_free(void *arg)
     weights_close(&source->weights);
     free(source->of);
     free(source);
-}
-
-static int source_fill(void *arg, const struct param *param, int index, struct error *err)
-{
-    const struct source *source = arg;
-    return weights_read(&source->weights, source->of[index],
-                        (struct weights_range){0, param->count}, param->data, err);
 }
 
 /* Files of a model without its head leave out the prefix that the others have. */
@@ -77,6 +80,14 @@ static const struct weights_entry *find_tensor(const struct weights *weights, co
     if (!found && str_starts(name, "model."))
         found = weights_find(weights, name + strlen("model."));
     return found;
+}
+
+static int source_fill(void *arg, const struct param *param, int index, struct error *err)
+{
+    const struct source *source = arg;
+    (void)index; /* it may have changed since (wk_model_freeze) */
+    return weights_read(&source->weights, find_tensor(&source->weights, param->name),
+                        (struct weights_range){0, param->count}, param->data, err);
 }
 
 static void write_shape(struct buf *out, const int64_t *shape, int dims)
@@ -124,6 +135,7 @@ static bool is_computed(const char *name)
 static int check_head(const struct source *source, const struct weights_entry *head,
                       const struct param *table, struct error *err)
 {
+    const struct weights_entry *embedding = find_tensor(&source->weights, table->name);
     int rc = check_entry(table, head->tensor, err);
     if (rc)
         return rc;
@@ -133,13 +145,13 @@ static int check_head(const struct source *source, const struct weights_entry *h
     for (size_t done = 0; done < table->count && !rc;) {
         size_t left = table->count - done, n = left < WEIGHTS_CHUNK ? left : WEIGHTS_CHUNK;
         struct weights_range range = {done, n};
-        rc = weights_read(&source->weights, source->of[0], range, a, err);
+        rc = weights_read(&source->weights, embedding, range, a, err);
         if (!rc)
             rc = weights_read(&source->weights, head, range, b, err);
         if (!rc && memcmp(a, b, n * sizeof(*a)) != 0)
             rc = error_set(err, WK_EMISMATCH,
                            "tensor %.80s differs from %.80s; this model's head is its embedding",
-                           head->tensor->name, source->of[0]->tensor->name);
+                           head->tensor->name, embedding->tensor->name);
         done += n;
     }
     free(a);
@@ -147,9 +159,9 @@ static int check_head(const struct source *source, const struct weights_entry *h
     return rc;
 }
 
-static bool is_used(const struct source *source, int n_params, const struct weights_entry *entry)
+static bool is_used(const struct source *source, int count, const struct weights_entry *entry)
 {
-    for (int i = 0; i < n_params; i++)
+    for (int i = 0; i < count; i++)
         if (source->of[i] == entry)
             return true;
     return false;
@@ -161,6 +173,17 @@ static bool has_tied_head(const struct wk_model *model)
     return kind && (kind->family == FAMILY_GPT || kind->llama.tied);
 }
 
+/* The embedding of tokens, which a tied head is, too. */
+static const struct param *table_of(const struct wk_model *model)
+{
+    bool is_gpt = model_kind_of(model)->family == FAMILY_GPT;
+    const char *name = is_gpt ? "wte.weight" : "model.embed_tokens.weight";
+    const struct param *table = model->params;
+    while (strcmp(table->name, name) != 0)
+        table++;
+    return table;
+}
+
 static int check_rest(const struct source *source, const struct wk_model *model, struct error *err)
 {
     enum { NAMED = 4 };
@@ -170,10 +193,10 @@ static int check_rest(const struct source *source, const struct wk_model *model,
     for (int i = 0; i < source->weights.n_entries && !rc; i++) {
         const struct weights_entry *entry = &source->weights.entries[i];
         const char *name = entry->tensor->name;
-        if (is_used(source, model->n_params, entry) || is_computed(name))
+        if (is_used(source, stored_count(model), entry) || is_computed(name))
             continue;
         if (tied && strcmp(name, "lm_head.weight") == 0)
-            rc = check_head(source, entry, &model->params[0], err);
+            rc = check_head(source, entry, table_of(model), err);
         else if (extra++ < NAMED)
             (void)buf_printf(&names, "%s%.80s", extra > 1 ? ", " : "", name);
     }
@@ -186,11 +209,12 @@ static int check_rest(const struct source *source, const struct wk_model *model,
 
 static int match(struct source *source, const struct wk_model *model, struct error *err)
 {
-    source->of = calloc((size_t)model->n_params, sizeof(const struct weights_entry *));
+    int count = stored_count(model);
+    source->of = calloc((size_t)count, sizeof(const struct weights_entry *));
     if (!source->of)
-        return error_set(err, WK_ENOMEM, "no memory for %d tensors", model->n_params);
-    for (int i = 0; i < model->n_params; i++) {
-        const struct param *param = &model->params[i];
+        return error_set(err, WK_ENOMEM, "no memory for %d tensors", count);
+    for (int i = 0; i < count; i++) {
+        const struct param *param = stored_at(model, i);
         source->of[i] = find_tensor(&source->weights, param->name);
         if (!source->of[i])
             return error_set(err, WK_EMISMATCH, "there is no tensor %s", param->name);

@@ -22,9 +22,9 @@ int pretrained_model(const char *path, struct wk_model **ret, struct error *err)
  * of another shape, or unknown to the model; otherwise as weights_open. */
 int pretrained_load(struct wk_model *model, const char *path, struct error *err);
 
-/* The parameters as they are in the model's memory, all of which must be readable. As
- * weights_write; WK_ESTATE unbound. */
-int pretrained_save(const struct wk_model *model, const char *path,
+/* The parameters as they are in the model's memory, all of which must be readable, and the buffers.
+ * As weights_write; WK_ESTATE unbound. */
+int pretrained_save(struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err);
 
 /* The text of config.json for the model, malloced, also for checkpoints. NULL for a model that is

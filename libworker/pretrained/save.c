@@ -44,12 +44,27 @@ int pretrained_config(const struct wk_model *model, enum wk_format format, char 
     return *ret ? 0 : error_set(err, WK_ENOMEM, "no memory for config.json");
 }
 
+/* Parameters, then buffers. */
+static const struct param *stored_at(const struct wk_model *model, int index)
+{
+    bool buffer = index >= model->n_params;
+    return buffer ? &model->buffers.list[index - model->n_params] : &model->params[index];
+}
+
+/* Where a tensor's elements are: buffers on the host, once they are read. */
+static const float *values_at(const struct wk_model *model, int index)
+{
+    const struct param *stored = stored_at(model, index);
+    return index < model->n_params ? stored->data : model->buffers.host + stored->offset;
+}
+
 static int read_param(void *arg, int index, struct weights_range range, float *ret,
                       struct error *err)
 {
     const struct wk_model *model = arg;
-    const float *data = model->params[index].data + range.first;
-    return reach_read(model->queue, ret, data, range.count * sizeof(*ret), err);
+    const float *data = values_at(model, index) + range.first;
+    struct queue *queue = index < model->n_params ? model->queue : NULL;
+    return reach_read(queue, ret, data, range.count * sizeof(*ret), err);
 }
 
 struct names {
@@ -58,14 +73,14 @@ struct names {
 
 static int write_model(const struct wk_model *model, struct weights_write *what, struct error *err)
 {
-    size_t n = (size_t)model->n_params;
+    size_t n = (size_t)what->n_tensors;
     const struct family *family = family_of(model);
     struct weights_tensor *tensors = calloc(n, sizeof(*tensors));
     struct names *names = calloc(n, sizeof(*names));
     char *config = NULL;
     int rc = tensors && names ? 0 : error_set(err, WK_ENOMEM, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n && !rc; i++) {
-        const struct param *param = &model->params[i];
+        const struct param *param = stored_at(model, (int)i);
         tensors[i].name = family_name(family, param->name, names[i].text);
         tensors[i].dims = param->dims;
         memcpy(tensors[i].shape, param->shape, sizeof(param->shape));
@@ -82,19 +97,22 @@ static int write_model(const struct wk_model *model, struct weights_write *what,
     return rc;
 }
 
-int pretrained_save(const struct wk_model *model, const char *path,
+int pretrained_save(struct wk_model *model, const char *path,
                     const struct wk_export_options *options, struct error *err)
 {
     for (int i = 0; i < model->n_params; i++)
         if (!model->params[i].data)
             return error_set(err, WK_ESTATE, "the model has no memory yet: prepare it first");
+    int rc = buffers_read(model, BUFFERS_CONTENT, err);
+    if (rc)
+        return rc;
     struct weights_write what = {
         .path = path,
-        .n_tensors = model->n_params,
+        .n_tensors = model->n_params + model->buffers.n,
         .format = options ? options->format : WK_FORMAT_F32,
         .file_bytes = options ? options->file_bytes : 0,
         .read = read_param,
-        .arg = (void *)model,
+        .arg = model,
     };
     return write_model(model, &what, err);
 }

@@ -7,6 +7,7 @@
 #include "libworker/checkpoint/list.h"
 #include "libworker/device/reach.h"
 #include "libworker/step/bind.h"
+#include "libworker/step/carried.h"
 #include "libworker/step/context.h"
 #include "libworker/step/hand_off.h"
 #include "libworker/step/member.h"
@@ -90,14 +91,13 @@ static void old_cut_fini(struct old_cut *old)
 static int keep_old(struct unit *unit, const struct member *set, bool had_part, struct old_cut *ret,
                     struct error *err)
 {
-    size_t own = strategy_range(&unit->strategy)->count;
     struct flats flats = flats_of(unit);
     int rc = shard_plan_recut(strategy_plan(&unit->strategy), (int)set->parts_of, &ret->plan, err);
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
         rc = shard_buffer_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
-            rc =
-                reach_read(flats.queue, ret->kept[i].data, flats.data[i], own * sizeof(float), err);
+            rc = reach_read(flats.queue, ret->kept[i].data, flats.data[i],
+                            flats.elements[i] * sizeof(float), err);
     }
     return rc;
 }
@@ -118,23 +118,24 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
     const struct shard_plan *plan = strategy_plan(&unit->strategy);
     struct flats flats = flats_of(unit);
     struct shard_buffer passing = {0}, mine = {0};
-    size_t kept = strategy_range(&unit->strategy)->count;
     int rc = shard_buffer_new(ctx, old->plan.shard, &passing, err);
     rc = rc ? rc : shard_buffer_new(ctx, plan->shard, &mine, err);
     for (int f = 0; f < flats.count && !rc; f++) {
+        struct shard_plan from_plan = flat_plan(&old->plan, f), to_plan = flat_plan(plan, f);
         for (int64_t part = 0; part < set->parts_of && !rc; part++) {
             int from = holder(ctx, members, set, part);
             float *data = from == ctx->group.rank
                               ? held_part(unit, &members[from], part, f, old).data
                               : passing.data;
-            rc = wk_broadcast(ctx->group.comm, data, old->plan.shard, WK_F32, from, NULL);
+            rc = wk_broadcast(ctx->group.comm, data, from_plan.shard, WK_F32, from, NULL);
             if (rc)
                 (void)comm_failed(ctx, rc, err);
             else
-                shard_carry(&old->plan, (int)part, data, plan, ctx->cut.part, mine.data);
+                shard_carry(&from_plan, (int)part, data, &to_plan, ctx->cut.part, mine.data);
         }
         if (!rc)
-            rc = reach_write(flats.queue, flats.data[f], mine.data, kept * sizeof(float), err);
+            rc = reach_write(flats.queue, flats.data[f], mine.data,
+                             flats.elements[f] * sizeof(float), err);
     }
     shard_buffer_free(&passing);
     shard_buffer_free(&mine);
@@ -169,12 +170,21 @@ static int carry_over(struct wk_context *ctx, const struct member *members, int 
     const struct member *set = &members[source];
     struct announcement announcement = {0};
     member_announce(ctx, &announcement);
+    struct error why = {0};
+    if (ctx->group.rank == source)
+        announcement.code = carried_read(ctx, &why);
+    (void)str_copy(announcement.text, sizeof(announcement.text), why.text);
     int rc =
         wk_broadcast(ctx->group.comm, &announcement, sizeof(announcement), WK_U8, source, NULL);
     if (rc)
         return comm_failed(ctx, rc, err);
-    if (!in_place(ctx, members, set))
+    if (announcement.code)
+        return error_set(err, announcement.code, "%s", announcement.text);
+    rc = carried_send(ctx, source, err);
+    if (!rc && !in_place(ctx, members, set))
         rc = cut_again(ctx, members, set, err);
+    if (!rc)
+        rc = carried_write(ctx, err);
     if (!rc)
         member_adopt(ctx, &announcement);
     return rc;
@@ -220,6 +230,28 @@ static int worst(struct wk_context *ctx, int own, int *ret, struct error *err)
     return rc ? comm_failed(ctx, rc, err) : 0;
 }
 
+/* Rank 0 alone may have the weights to read them from. */
+static int fill_buffers(struct wk_context *ctx, struct error *err)
+{
+    struct unit *unit;
+    struct error own = {0};
+    int code = 0;
+    units_each(unit, ctx)
+        if (!code && ctx->group.rank == 0)
+            code = buffers_reset(unit->model, true, &own);
+    if (!code && ctx->group.rank == 0)
+        code = carried_read(ctx, &own);
+    int rc = worst(ctx, code, &code, err);
+    if (!rc && code)
+        return own.code ? (*err = own, code)
+                        : error_set(err, code, "rank 0 could not read the buffers' values");
+    if (!rc)
+        rc = carried_send(ctx, 0, err);
+    if (!rc)
+        rc = carried_write(ctx, err);
+    return rc;
+}
+
 /* Nothing to load: use the models' initial values. Members may have been cut at different times; if
  * one of them lacks its values all get them. */
 static int start_together(struct wk_context *ctx, struct error *err)
@@ -235,6 +267,8 @@ static int start_together(struct wk_context *ctx, struct error *err)
         if (!rc && lacking)
             rc = strategy_fill(&unit->strategy, ctx->group.comm, err);
     }
+    if (!rc)
+        rc = fill_buffers(ctx, err);
     return rc;
 }
 

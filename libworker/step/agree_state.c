@@ -8,6 +8,7 @@
 #include "libworker/device/reach.h"
 #include "libworker/step/agree_memory.h"
 #include "libworker/step/agree_shards.h"
+#include "libworker/step/carried.h"
 #include "libworker/step/context.h"
 #include "libworker/step/member.h"
 
@@ -127,10 +128,10 @@ static void add_arrays(const struct unit *unit, struct arrays *arrays)
     for (int s = 0; s < n_states; s++) {
         if (optimizer->state[s]) {
             arrays->list[arrays->count++] =
-                (struct array){optimizer->state[s], unit->model->count, queue};
+                (struct array){optimizer->state[s], strategy_range(&unit->strategy)->count, queue};
             continue;
         }
-        for (int i = 0; i < unit->model->n_params; i++) {
+        for (int i = 0; i < model_trained(unit->model); i++) {
             struct optimizer_view view =
                 optimizer_state_view(optimizer, s, &unit->model->params[i]);
             if (view.dims)
@@ -282,6 +283,17 @@ static int send_tensors(struct wk_context *ctx, const struct transfer *transfer,
     return !rc && transfer->part == PART_STAGE ? take_staged(transfer, err) : rc;
 }
 
+/* Buffers wait on the host until the rest has arrived. */
+static int send_all(struct wk_context *ctx, const struct transfer *transfer, struct error *err)
+{
+    int rc = carried_send(ctx, transfer->source, err);
+    if (!rc)
+        rc = send_tensors(ctx, transfer, err);
+    if (!rc)
+        rc = carried_write(ctx, err);
+    return rc;
+}
+
 static int spread(struct wk_context *ctx, const struct member *members, int source,
                   struct error *err)
 {
@@ -293,6 +305,8 @@ static int spread(struct wk_context *ctx, const struct member *members, int sour
     if (ctx->group.rank == source) {
         struct error why = {0};
         announcement.code = members[source].trained ? 0 : first_state(ctx, &why);
+        if (!announcement.code)
+            announcement.code = carried_read(ctx, &why);
         (void)str_copy(announcement.text, sizeof(announcement.text), why.text);
         member_announce(ctx, &announcement);
     }
@@ -302,7 +316,7 @@ static int spread(struct wk_context *ctx, const struct member *members, int sour
     else if (announcement.code)
         rc = error_set(err, announcement.code, "%s", announcement.text);
     else
-        rc = send_tensors(ctx, &transfer, err);
+        rc = send_all(ctx, &transfer, err);
     transfer_fini(&transfer);
     if (rc)
         return rc;

@@ -65,6 +65,8 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         rc = model_seed(model, seed);
     if (!rc)
         rc = strategy_init(&unit->strategy, model, &options, err);
+    if (!rc && !again)
+        rc = buffers_reset(model, false, err);
     connect_model(unit);
     return rc;
 }

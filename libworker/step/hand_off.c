@@ -48,16 +48,17 @@ static int give(struct wk_context *ctx, int to, struct error *err)
     int rc = 0;
     units_each(unit, ctx) {
         size_t count = strategy_plan(&unit->strategy)->shard;
-        size_t own = strategy_range(&unit->strategy)->count;
         struct flats flats = flats_of(unit);
         struct shard_buffer padded;
         rc = shard_buffer_new(ctx, count, &padded, err);
         if (rc)
             return rc;
         for (int i = 0; i < flats.count && !rc; i++) {
-            rc = reach_read(flats.queue, padded.data, flats.data[i], own * sizeof(float), err);
+            struct shard_plan plan = flat_plan(strategy_plan(&unit->strategy), i);
+            rc = reach_read(flats.queue, padded.data, flats.data[i],
+                            flats.elements[i] * sizeof(float), err);
             if (!rc)
-                rc = send_part(ctx, padded.data, count, to, err);
+                rc = send_part(ctx, padded.data, plan.shard, to, err);
         }
         shard_buffer_free(&padded);
         if (rc)
@@ -70,8 +71,8 @@ static int receive(struct wk_context *ctx, int from, struct handoff *handoff, st
 {
     for (int u = 0; u < ctx->prepared.n_units; u++) {
         struct unit *unit = &ctx->prepared.units[u];
-        size_t count = strategy_plan(&unit->strategy)->shard;
         for (int i = 0; i < flats_of(unit).count; i++) {
+            size_t count = flat_plan(strategy_plan(&unit->strategy), i).shard;
             struct shard_buffer *buffer = &handoff->buffers[u][i];
             int rc = shard_buffer_new(ctx, count, buffer, err);
             if (rc)

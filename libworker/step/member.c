@@ -16,6 +16,12 @@ static int64_t digest(const struct wk_model *model)
             hash = (hash ^ (unsigned char)*c) * 1099511628211u;
         hash = (hash ^ model->params[i].count) * 1099511628211u;
         hash = (hash ^ model_reads_low(&model->params[i])) * 1099511628211u;
+        hash = (hash ^ (i < model_trained(model))) * 1099511628211u;
+    }
+    for (int i = 0; i < model->buffers.n; i++) {
+        for (const char *c = model->buffers.list[i].name; *c; c++)
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        hash = (hash ^ model->buffers.list[i].count) * 1099511628211u;
     }
     return (int64_t)hash;
 }

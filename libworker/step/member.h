@@ -15,7 +15,7 @@ struct wk_context;
 /* Gathered as 64-bit numbers. */
 struct member_unit {
     int64_t count, params, states;
-    int64_t digest; /* of the parameters' names, sizes and whether they are rounded */
+    int64_t digest; /* of the parameters' names, sizes, whether rounded and trained */
 };
 struct member {
     int64_t trained, partial, step; /* state.h */

@@ -52,7 +52,7 @@ static int64_t taken_beside(struct wk_context *ctx)
     int64_t bytes = 0;
     int count;
     bool saves = ctx->saving.saver && (ctx->group.rank == 0 || ctx->cut.is_sharded);
-    if (saves && !state_tensors(ctx, &tensors, &count, NULL)) {
+    if (saves && !state_tensors(ctx, STATE_SAVES, &tensors, &count, NULL)) {
         for (int i = 0; i < count; i++)
             bytes += (int64_t)tensors[i].bytes;
         free(tensors);

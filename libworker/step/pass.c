@@ -31,8 +31,6 @@ static void run_forward(struct unit *unit, const struct wk_batch *batch,
     strategy_use(&unit->strategy, ctx->group.comm);
     int rc = outputs ? model_evaluate(unit->model, batch, ret_loss, outputs, &err)
                      : model_forward(unit->model, batch, ret_loss, &err);
-    if (!rc && batch->samples == 0)
-        rc = strategy_empty_pass(&unit->strategy, MODEL_FORWARD, &err);
     profile_end(&ctx->reports.profile);
     (void)context_pass_failed(ctx, rc, &err);
 }
@@ -229,12 +227,9 @@ int wk_backward(struct wk_model *model)
         return ctx->failure.sticky.code;
     }
     unit->begun = false;
-    bool empty = !model_is_custom(model) && model->batch.samples == 0;
     profile_begin(&ctx->reports.profile, PROFILE_BACKWARD);
     int rc = model_is_custom(model) ? unit_blocks_end(unit, &err)
                                     : model_backward(model, mixed_scale(unit), &err);
-    if (!rc && empty)
-        rc = strategy_empty_pass(&unit->strategy, MODEL_BACKWARD, &err);
     profile_end(&ctx->reports.profile);
     if (context_pass_failed(ctx, rc, &err) || ctx->step.phase == STEP_BROKEN) {
         strategy_drain(&unit->strategy);

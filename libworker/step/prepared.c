@@ -70,9 +70,12 @@ int units_fill(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
     int rc = 0;
-    units_each(unit, ctx)
+    units_each(unit, ctx) {
         if (!rc && strategy_unfilled(&unit->strategy))
             rc = strategy_fill(&unit->strategy, ctx->group.comm, err);
+        if (!rc)
+            rc = buffers_reset(unit->model, true, err);
+    }
     return rc;
 }
 

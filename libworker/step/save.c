@@ -9,6 +9,7 @@
 #include "libworker/checkpoint/file.h"
 #include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/load.h"
+#include "libworker/step/carried.h"
 #include "libworker/step/clock.h"
 #include "libworker/step/context.h"
 
@@ -253,7 +254,9 @@ static int start(struct wk_context *ctx, bool wait, struct error *err)
     struct checkpoint_tensor *tensors;
     struct train_numbers numbers;
     int count;
-    int rc = state_tensors(ctx, &tensors, &count, err);
+    int rc = carried_read(ctx, err);
+    if (!rc)
+        rc = state_tensors(ctx, STATE_SAVES, &tensors, &count, err);
     if (rc)
         return rc;
     state_numbers(ctx, &numbers);

@@ -8,14 +8,23 @@
 
 struct flats flats_of(struct unit *unit)
 {
+    const struct strategy_range *range = strategy_range(&unit->strategy);
     struct flats flats = {
-        .data = {strategy_range(&unit->strategy)->data},
+        .data = {range->data},
+        .elements = {range->held},
         .count = 1,
         .queue = unit->model->queue,
     };
-    for (int i = 0; i < unit->optimizer->ops->n_states; i++)
+    for (int i = 0; i < unit->optimizer->ops->n_states; i++) {
+        flats.elements[flats.count] = range->count;
         flats.data[flats.count++] = unit->optimizer->state[i];
+    }
     return flats;
+}
+
+struct shard_plan flat_plan(const struct shard_plan *plan, int flat)
+{
+    return flat ? shard_plan_trained(plan) : *plan;
 }
 
 int shard_buffer_new(const struct wk_context *ctx, size_t count, struct shard_buffer *ret,

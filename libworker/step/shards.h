@@ -7,20 +7,24 @@
 
 #include "common/base/error.h"
 #include "libworker/optim/optimizer.h"
+#include "libworker/parallel/shard.h"
 
 struct unit;
 struct wk_context;
 
 enum { FLAT_MAX = 1 + OPTIMIZER_STATES_MAX };
 
-/* All flat arrays of a unit that are cut: parameters, then the optimizer's states. strategy_range
- * has their length. */
+/* All flat arrays of a unit that are cut: parameters, then the optimizer's states. */
 struct flats {
     float *data[FLAT_MAX];
+    size_t elements[FLAT_MAX]; /* of this rank */
     int count;
     struct queue *queue; /* of the device that they are memory of; NULL: the host's */
 };
 struct flats flats_of(struct unit *unit);
+
+/* The cut of flat array `flat` in a plan of its unit: states are of trained parameters only. */
+struct shard_plan flat_plan(const struct shard_plan *plan, int flat);
 
 /* Zeroed memory for a shard that is being moved. Offloaded state uses the offload folder, because
  * memory may be too small; if that disk is full, memory. */

@@ -6,6 +6,7 @@
 #include "common/base/str.h"
 #include "libworker/checkpoint/list.h"
 #include "libworker/checkpoint/load.h"
+#include "libworker/step/carried.h"
 #include "libworker/step/context.h"
 
 void state_numbers(const struct wk_context *ctx, struct train_numbers *ret)
@@ -136,26 +137,45 @@ static int add_unit(struct checkpoint_tensor *tensors, int *count, struct unit *
         rc = add_param(&tensors[(*count)++], &held, err);
     }
     for (int s = 0; s < n_states(unit); s++)
-        for (int i = 0; i < unit->model->n_params && !rc; i++) {
+        for (int i = 0; i < model_trained(unit->model) && !rc; i++) {
             struct held held = held_of(unit, i);
             rc = add_state(tensors, count, s, &held, err);
         }
     return rc;
 }
 
-int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
-                  struct error *err)
+static int add_buffers(struct checkpoint_tensor *tensors, int *count, const struct unit *unit,
+                       enum state_use use, struct error *err)
+{
+    const struct buffers *buffers = &unit->model->buffers;
+    bool here = use == STATE_LOADS || !unit->ctx->cut.is_sharded || unit->ctx->cut.part == 0;
+    int rc = 0;
+    for (int i = 0; i < buffers->n && !rc; i++) {
+        struct param own = buffers->list[i];
+        own.data = buffers->host + own.offset;
+        struct held held = {.unit = unit, .param = &own, .own = here ? &own : NULL};
+        rc = add_param(&tensors[(*count)++], &held, err);
+    }
+    return rc;
+}
+
+int state_tensors(struct wk_context *ctx, enum state_use use, struct checkpoint_tensor **ret,
+                  int *ret_count, struct error *err)
 {
     struct unit *unit;
     size_t most = 0;
     units_each(unit, ctx)
-        most += (size_t)unit->model->n_params * (1 + (size_t)n_states(unit));
+        most += (size_t)unit->model->n_params * (1 + (size_t)n_states(unit)) +
+                (size_t)unit->model->buffers.n;
     struct checkpoint_tensor *tensors = calloc(most + 1, sizeof(*tensors));
     if (!tensors)
         return error_set(err, WK_ENOMEM, "no memory for a table of %zu tensors", most);
     int count = 0, rc = 0;
-    units_each(unit, ctx)
+    units_each(unit, ctx) {
         rc = rc ? rc : add_unit(tensors, &count, unit, err);
+        if (!rc)
+            rc = add_buffers(tensors, &count, unit, use, err);
+    }
     if (rc) {
         free(tensors);
         return rc;
@@ -187,7 +207,7 @@ int state_load(struct wk_context *ctx, const char *path, struct error *err)
     struct train_numbers numbers;
     int count;
     int rc = check_units(ctx, path, err);
-    rc = rc ? rc : state_tensors(ctx, &tensors, &count, err);
+    rc = rc ? rc : state_tensors(ctx, STATE_LOADS, &tensors, &count, err);
     if (rc)
         return rc;
     rc = checkpoint_load(path, tensors, count, &numbers, err);
@@ -198,6 +218,8 @@ int state_load(struct wk_context *ctx, const char *path, struct error *err)
                        "checkpoint %s is of %lld loaders and %lld schedulers, not %d and %d", path,
                        (long long)numbers.n_loaders, (long long)numbers.n_schedulers,
                        ctx->prepared.n_loaders, ctx->prepared.n_schedulers);
+    if (!rc)
+        rc = carried_write(ctx, err);
     if (!rc)
         state_adopt(ctx, &numbers);
     return rc;

@@ -20,9 +20,11 @@ struct state {
     bool partial; /* neither: its arrays are in part those of a member that was lost meanwhile */
 };
 
-/* Table of all tensors; malloced, the caller frees it. */
-int state_tensors(struct wk_context *ctx, struct checkpoint_tensor **ret, int *ret_count,
-                  struct error *err);
+/* Table of all tensors; malloced, the caller frees it. Buffers are the host's copies
+ * (carried.h): all ranks load them, the first part saves them. */
+enum state_use { STATE_SAVES, STATE_LOADS };
+int state_tensors(struct wk_context *ctx, enum state_use use, struct checkpoint_tensor **ret,
+                  int *ret_count, struct error *err);
 void state_numbers(const struct wk_context *ctx, struct train_numbers *ret);
 
 /* These numbers, and tensors that have arrived, are now this rank's state. */

@@ -3,6 +3,7 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/strategy_grads.h"
 #include "libworker/step/break.h"
+#include "libworker/step/carried.h"
 #include "libworker/step/context.h"
 #include "libworker/step/gather.h"
 
@@ -34,6 +35,8 @@ static bool finish_sums(struct unit *unit)
     profile_begin(&ctx->reports.profile, PROFILE_EXPOSED);
     struct error err = {0};
     int rc = sums_finish(unit, 1.0 / (window_weight(unit) * mixed_scale(unit)), &err);
+    if (!rc)
+        rc = carried_mean(unit, &err);
     profile_end(&ctx->reports.profile);
     if (rc) {
         (void)context_pass_failed(ctx, rc, &err);

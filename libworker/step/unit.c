@@ -55,6 +55,7 @@ struct unit *unit_of_optimizer(const struct wk_optimizer *optimizer)
 void unit_clear(struct unit *unit)
 {
     sums_clear(unit);
+    buffers_drop(unit->model);
     unit->micro = 0;
     unit->begun = false;
     unit->weights = 0;

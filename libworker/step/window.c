@@ -282,6 +282,7 @@ void window_close(struct unit *unit, enum window_result result)
         if (!(sums.losses > 0))
             remark_lossless(unit);
         unit->numbers.taken++;
+        buffers_keep(unit->model);
         make_due(unit);
     }
     unit->numbers.done += result != WINDOW_AGAIN;

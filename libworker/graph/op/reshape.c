@@ -59,7 +59,8 @@ static int check_sizes(const struct wk_shape *shape, struct error *err)
                          shape->dims, WK_TENSOR_DIMS_MAX);
     for (int i = 0; i < shape->dims; i++) {
         int64_t size = shape->size[i];
-        if (size < 1 && size != WK_REST && size != WK_SAMPLES && size != WK_LENGTH)
+        if (size < 1 && size != WK_REST && size != WK_SAMPLES && size != WK_LENGTH &&
+            size != WK_RANKS)
             return error_set(err, WK_EINVAL, "dimension %d of the new shape is %lld", i,
                              (long long)size);
     }

@@ -50,6 +50,7 @@ enum {
     WK_SAMPLES = -1, /* the samples of a batch */
     WK_LENGTH = -2,  /* the length of its samples */
     WK_REST = -3,    /* in wk_op_reshape: what is left */
+    WK_RANKS = -4,   /* the ranks that share the global batch: of what wk_op_all_gather makes */
     WK_TENSOR_DIMS_MAX = 6,
 };
 
@@ -98,12 +99,37 @@ struct wk_param {
     bool lookup;   /* its rows stand for tokens: an embedding or a head; not Muon's to update */
     bool decay;    /* weight decay applies although it has one dimension */
     bool no_decay; /* no weight decay although it has more */
+    bool frozen; /* is not trained: it has no gradient, no optimizer state and no sums over ranks */
 };
 
 /* A parameter of a fixed shape. The name is unique, below 96 bytes; it is the tensor's name in
  * checkpoints. `options` NULL is zeroed. */
 WK_API struct wk_tensor *wk_graph_param(struct wk_graph *graph, const char *name,
                                         struct wk_shape shape, const struct wk_param *options);
+
+/* With `on` the parameters that are made from now on are frozen, also those of layers. What only
+ * leads to frozen ones is left out of the backward pass. They are stored, cut and gathered as the
+ * others. The model's own order of parameters has them last. */
+WK_API void wk_graph_freeze(struct wk_graph *graph, bool on);
+
+/* A buffer: a value without gradient that is carried from step to step, such as running statistics.
+ * It is f32, of a fixed shape, and each element begins as `value`. Its name is unique, also among
+ * those of parameters; it is the tensor's in checkpoints and exports.
+ *
+ * Its content changes only in wk_step, by wk_graph_update. A step that is skipped, given up or made
+ * again leaves it as it was. A block that is computed again updates nothing twice. Evaluations read
+ * the content as of the last step. A training pass reads what the window's passes before it have
+ * left: under accumulation updates follow one another, as torch's do.
+ *
+ * On several ranks wk_step gives all of them the mean of what each has, weighted by the samples of
+ * its passes in the window. So they evaluate alike, and what rank 0 saves is every rank's. */
+WK_API struct wk_tensor *wk_graph_buffer(struct wk_graph *graph, const char *name,
+                                         struct wk_shape shape, double value);
+
+/* A training pass leaves `next` in the buffer: a result in f32 of the buffer's shape, which gets no
+ * gradient by this. Once for each buffer. */
+WK_API void wk_graph_update(struct wk_graph *graph, struct wk_tensor *buffer,
+                            struct wk_tensor *next);
 
 /* Begin a block: an embedding, a layer, a head. Parameters and operations belong to the block in
  * which they were made. A block is what fsdp gathers, recomputation repeats and pipelines cut at.
@@ -201,6 +227,12 @@ WK_API struct wk_tensor *wk_layer_linear(struct wk_tensor *x, const char *name, 
 WK_API struct wk_tensor *wk_layer_norm(struct wk_tensor *x, const char *name);
 WK_API struct wk_tensor *wk_layer_rms_norm(struct wk_tensor *x, const char *name);
 WK_API struct wk_tensor *wk_layer_group_norm(struct wk_tensor *x, const char *name, int groups);
+/* wk_op_batch_norm with `name`.weight and `name`.bias of 1 and 0, and the buffers
+ * `name`.running_mean and `name`.running_var. Of `options` everything but the tensors is read; NULL
+ * is zeroed. */
+struct wk_batch_norm;
+WK_API struct wk_tensor *wk_layer_batch_norm(struct wk_tensor *x, const char *name,
+                                             const struct wk_batch_norm *options);
 WK_API struct wk_tensor *wk_layer_embedding(struct wk_tensor *index, const char *name, int64_t rows,
                                             int64_t width);
 /* wk_op_conv2d with a square kernel. Its weights begin as normal(0, sqrt(2 / inputs)) for the
@@ -243,6 +275,21 @@ WK_API struct wk_tensor *wk_op_rms_norm(struct wk_tensor *x, struct wk_tensor *w
 /* x[samples, channels, …] over groups of channels (Wu and He 2018). */
 WK_API struct wk_tensor *wk_op_group_norm(struct wk_tensor *x, struct wk_tensor *weight,
                                           struct wk_tensor *bias, int groups, double epsilon);
+
+/* Over samples and all dimensions but `channels` (Ioffe and Szegedy 2015). In training the mean and
+ * variance are the batch's, and the running ones move towards them by `momentum`, as torch's do;
+ * evaluation reads the running ones. The batch is each rank's own share of a pass, or with
+ * `synchronised` the share of all data-parallel ranks together, for which they meet twice in each
+ * direction. A sample's value depends on the others, so it depends on how they are dealt unless
+ * synchronised. */
+struct wk_batch_norm {
+    struct wk_tensor *weight, *bias;   /* [channels]; each may be NULL */
+    struct wk_tensor *mean, *variance; /* buffers [channels], which begin as 0 and 1 */
+    double momentum, epsilon;          /* 0: 0.1 and 1e-5 */
+    int channels;                      /* their dimension; 0: dimension 1 */
+    bool synchronised;
+};
+WK_API struct wk_tensor *wk_op_batch_norm(struct wk_tensor *x, const struct wk_batch_norm *norm);
 
 /* Attention (Vaswani et al. 2017). `qkv` [samples, length, (heads + 2 kv_heads) * size] has
  * queries, keys and values side by side; `heads` queries share `kv_heads` keys and values. */
@@ -341,6 +388,17 @@ WK_API struct wk_tensor *wk_op_reduce(struct wk_tensor *x, enum wk_reduce kind, 
 WK_API struct wk_tensor *wk_op_convert(struct wk_tensor *x, enum wk_dtype type);
 /* The same value; no gradient passes. */
 WK_API struct wk_tensor *wk_op_stop_gradient(struct wk_tensor *x);
+
+/* The sum over the ranks of a mesh axis of x, in f32 and of fixed sizes. `axis` is "dp" (or NULL),
+ * the ranks that share the global batch. The gradient is the sum of the ranks' gradients: what is
+ * trained is the sum of the ranks' losses. Training passes are then called by all ranks, also by
+ * one without samples; and evaluations that need it, too. */
+WK_API struct wk_tensor *wk_op_all_reduce(struct wk_tensor *x, const char *axis);
+
+/* out[WK_RANKS, …]: x[…] of each rank, in their order; in f32, below WK_TENSOR_DIMS_MAX dimensions.
+ * The rest is as for wk_op_all_reduce. Where x counts samples or length, all ranks must have as
+ * many in every pass: else it ends with WK_EMISMATCH. */
+WK_API struct wk_tensor *wk_op_all_gather(struct wk_tensor *x, const char *axis);
 
 /* ---- Losses of each element; wk_graph_loss sums them ---- */
 

@@ -101,6 +101,14 @@ WK_API int wk_model_label_smoothing(struct wk_model *model, double share);
  * ranks. WK_EINVAL; WK_EUNSUPPORTED for a model without dropout. */
 WK_API int wk_model_dropout(struct wk_model *model, double share, uint64_t seed);
 
+/* Freeze the parameters with names that match a pattern (fnmatch), such as "h.?.*": they are not
+ * trained (worker/graph.h, wk_graph_freeze). With `on` false they are trained again. Frozen ones
+ * are last in the order of parameters, which may change by this. Call it before wk_prepare.
+ *
+ * WK_EINVAL, and nothing changes, if no name matches, or a loss is left with no parameter to train.
+ * WK_ESTATE after wk_prepare, WK_EUNSUPPORTED for a program's own passes, WK_ENOMEM. */
+WK_API int wk_model_freeze(struct wk_model *model, const char *pattern, bool on);
+
 /* What the backward pass computes again, instead of keeping what it reads of the forward pass. The
  * bits are the same in all of them, dropout included; only time and memory differ. The setting
  * `recompute` has these, too. */

@@ -22,7 +22,8 @@ struct guarded {
 const struct op_case *case_at(int i)
 {
     static const struct op_case *const lists[] = {cases_elements, cases_shapes,   cases_images,
-                                                  cases_losses,   cases_products, cases_custom};
+                                                  cases_losses,   cases_products, cases_custom,
+                                                  cases_batches};
     for (size_t l = 0; l < sizeof(lists) / sizeof(lists[0]); l++) {
         for (const struct op_case *c = lists[l]; c->row; c++) {
             if (i-- == 0)
@@ -263,6 +264,8 @@ static void input_fill(struct trial *t, int i)
         int64_t number = number_of(t, in, t->node->in[i], k);
         tensor_put(in, k, filled(t, t->c->in[i].fill, key, number));
     }
+    if (t->c->in[i].fill == FILL_COUNTED)
+        tensor_put(in, in->count - 1, 8);
 }
 
 static void inputs_new(struct trial *t)
@@ -271,7 +274,8 @@ static void inputs_new(struct trial *t)
         const struct wk_tensor *like = t->node->in[i];
         if (!like)
             continue;
-        bool low = like->type == WK_F32 && (like->kind != TENSOR_PARAM || like->dims > 1);
+        bool low = like->type == WK_F32 && (like->kind != TENSOR_PARAM || like->dims > 1) &&
+                   !(t->c->wide & OP_IN(i));
         t->call.in[i] = tensor_of(t, like, low ? t->options.in_type : like->type);
         size_t bytes = (size_t)t->call.in[i].count * wk_dtype_bytes(t->call.in[i].type);
         t->call.in[i].data = buffer_new(t, bytes);
@@ -283,7 +287,7 @@ static void outputs_new(struct trial *t)
 {
     for (int i = 0; i < t->node->n_out; i++) {
         const struct wk_tensor *like = t->node->out[i];
-        bool low = i == 0 && like->type == WK_F32;
+        bool low = i == 0 && like->type == WK_F32 && !(t->c->wide & OP_OUT(0));
         t->call.out[i] = tensor_of(t, like, low ? t->options.out_type : like->type);
         size_t bytes = (size_t)t->call.out[i].count * wk_dtype_bytes(t->call.out[i].type);
         if (i == 0 && t->options.in_place)

@@ -19,6 +19,7 @@ enum fill {
     FILL_EXTREME, /* normal, with large and small values among them */
     FILL_WHOLE,   /* 0 … 200 */
     FILL_STARTS,  /* of documents of two positions */
+    FILL_COUNTED, /* normal, then 8: sums of 8 elements */
     FILL_NONE,    /* an optional input that is missing */
 };
 
@@ -51,13 +52,14 @@ struct op_case {
     double roundings; /* behind an element of a result, and of a gradient; 0: 8 */
     double slope;     /* further relative error of slopes by differences; 0: 1e-6 */
     double step;      /* of the differences; 0: 1e-4 */
-    double terms; /* size of what cancels in a gradient, where that is above the gradient itself */
-    bool mixes;   /* a sample's value depends on the others */
+    double terms;  /* size of what cancels in a gradient, where that is above the gradient itself */
+    unsigned wide; /* what is in f32 in every plan: OP_IN bits, and OP_OUT(0) */
+    bool mixes;    /* a sample's value depends on the others */
 };
 
 /* Lists end with a zeroed case. */
 extern const struct op_case cases_elements[], cases_shapes[], cases_images[], cases_losses[],
-    cases_products[], cases_custom[];
+    cases_products[], cases_custom[], cases_batches[];
 
 /* Case i of all lists; NULL past the last. */
 const struct op_case *case_at(int i);

@@ -14,6 +14,8 @@ Test(graph_dim, sizes_of_a_batch)
     cr_expect_eq(dim_size(dim_of(WK_LENGTH), &sizes), 7);
     cr_expect_eq(dim_size(merged, &sizes), 3 * 7 * 8);
     cr_expect_eq(dim_size(merged, &(struct sizes){0, 7}), 0);
+    cr_expect_eq(dim_size(dim_times(dim_of(WK_RANKS), merged), &(struct sizes){3, 7, 2}), 2 * 168);
+    cr_expect_eq(dim_size(dim_of(WK_RANKS), &sizes), 1, "a model alone");
 }
 
 Test(graph_dim, division_undoes_products_or_says_so)
@@ -26,6 +28,8 @@ Test(graph_dim, division_undoes_products_or_says_so)
     cr_expect_eq(dim_over(six, dim_fixed(4)).fixed, 0);
     cr_expect_eq(dim_over(six, samples).fixed, 0);
     cr_expect_eq(dim_over(samples, length).fixed, 0);
+    cr_expect_eq(dim_over(samples, dim_of(WK_RANKS)).fixed, 0);
+    cr_expect(dim_equal(dim_over(dim_times(samples, dim_of(WK_RANKS)), dim_of(WK_RANKS)), samples));
 }
 
 Test(graph_dim, kinds)
@@ -35,6 +39,7 @@ Test(graph_dim, kinds)
     cr_expect(dim_is_fixed(dim_fixed(5)));
     cr_expect(!dim_is_fixed(dim_of(WK_LENGTH)));
     cr_expect(!dim_equal(dim_of(WK_LENGTH), dim_of(WK_SAMPLES)));
+    cr_expect(!dim_equal(dim_of(WK_RANKS), dim_of(WK_SAMPLES)) && !dim_is_fixed(dim_of(WK_RANKS)));
 }
 
 Test(graph_dim, text)
@@ -45,4 +50,6 @@ Test(graph_dim, text)
     cr_expect_str_eq(dim_text(dim_of(WK_SAMPLES), text), "samples");
     cr_expect_str_eq(dim_text(dim_times(both, dim_fixed(8)), text), "8*samples*length");
     cr_expect_str_eq(dim_text(dim_times(dim_fixed(2), dim_of(WK_LENGTH)), text), "2*length");
+    cr_expect_str_eq(dim_text(dim_times(dim_of(WK_RANKS), both), text), "ranks*samples*length");
+    cr_expect_str_eq(dim_text(dim_times(both, both), text), "samples*samples*length*length");
 }

@@ -244,6 +244,67 @@ Test(graph_refusals, layers)
     REFUSES(scoped(p.graph, LONG_NAME, p.row), "wk_graph_param: ", "1 to 95 bytes");
 }
 
+/* A call without a result. */
+#define DONE(call) ((call), (struct wk_tensor *)NULL)
+
+/* A buffer of 4 channels, or a norm that lacks or spoils one. */
+static struct wk_tensor *channels_of(struct wk_graph *graph, const char *name)
+{
+    return wk_graph_buffer(graph, name, WK_SHAPE(4), 0);
+}
+
+static struct wk_tensor *normal(const struct parts *p, struct wk_tensor *mean, double momentum)
+{
+    struct wk_batch_norm norm = {
+        .mean = mean, .variance = channels_of(p->graph, "variance"), .momentum = momentum};
+    return wk_op_batch_norm(p->image, &norm);
+}
+
+Test(graph_refusals, buffers)
+{
+    REFUSES(wk_graph_buffer(p.graph, "", WK_SHAPE(2), 0), "wk_graph_buffer: ", "1 to 95 bytes");
+    REFUSES(wk_graph_buffer(p.graph, "b", WK_SHAPE(WK_SAMPLES), 0), "buffer b: ", "fixed");
+    REFUSES(wk_graph_buffer(p.graph, "b", (struct wk_shape){0}, 0), "buffer b: ", "one dimension");
+    REFUSES(wk_graph_buffer(p.graph, "kernel", WK_SHAPE(2), 0), "parameter and a buffer",
+            "named kernel");
+    REFUSES((channels_of(p.graph, "b"), channels_of(p.graph, "b")), "two buffers named b");
+    REFUSES(DONE(wk_graph_update(p.graph, NULL, p.row)), "wk_graph_update: buffer", "NULL");
+    REFUSES(DONE(wk_graph_update(p.graph, p.kernel, p.row)), "[6, 4, 3, 3]", "not a buffer");
+    REFUSES(DONE(wk_graph_update(p.graph, channels_of(p.graph, "b"), p.row)),
+            "buffer b: ", "result of an operation");
+    REFUSES(DONE(wk_graph_update(p.graph, channels_of(p.graph, "b"), wk_op_relu(p.row))),
+            "buffer b: ", "[samples, 5]", "the buffer's shape");
+}
+
+Test(graph_refusals, a_buffer_is_updated_once)
+{
+    struct wk_graph *g = wk_graph_new("twice");
+    struct wk_tensor *b = channels_of(g, "b");
+    wk_graph_update(g, b, wk_op_scale(b, 0.5));
+    cr_expect_str_empty(wk_graph_error(g));
+    wk_graph_update(g, b, wk_op_scale(b, 0.5));
+    cr_expect_str_eq(wk_graph_error(g), "buffer b is updated twice");
+    wk_graph_free(g);
+}
+
+Test(graph_refusals, batches)
+{
+    struct wk_batch_norm far = {.channels = 4};
+    REFUSES(wk_op_batch_norm(p.image, NULL), "batch_norm: ", "mean is a buffer");
+    REFUSES(normal(&p, p.kernel, 0), "batch_norm: ", "mean is a buffer");
+    REFUSES(normal(&p, wk_graph_buffer(p.graph, "b", WK_SHAPE(3), 0), 0), "batch_norm: ", "input 5",
+            "[3]", "[4]");
+    REFUSES(normal(&p, channels_of(p.graph, "b"), 2), "batch_norm_running: ", "momentum is 2");
+    REFUSES(wk_layer_batch_norm(p.text, "n", NULL), "layer n: ", "length, 6", "channels");
+    REFUSES(wk_layer_batch_norm(p.image, "n", &far), "layer n: ", "[samples, 4, 3, 3]");
+    REFUSES(wk_op_all_reduce(p.kernel, "tp"), "all_reduce: ", "axis tp", "dp");
+    REFUSES(wk_op_all_gather(p.index, NULL), "all_gather: ", "[samples, 2] i32", "f32");
+    REFUSES(wk_graph_input(p.graph, "r", WK_F32, WK_SHAPE(WK_SAMPLES, WK_RANKS)),
+            "input r: ", "WK_RANKS");
+    REFUSES(wk_graph_param(p.graph, "r", WK_SHAPE(WK_RANKS), NULL), "parameter r: ", "fixed");
+    REFUSES(wk_op_all_reduce(p.row, NULL), "all_reduce: ", "[samples, 5]", "fixed sizes");
+}
+
 Test(graph_refusals, a_scope_begins_names_until_the_next_block)
 {
     struct wk_graph *g = wk_graph_new("scopes");

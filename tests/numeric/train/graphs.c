@@ -151,6 +151,53 @@ static struct wk_graph *own_operation(void)
     return g;
 }
 
+/* The convolution has no bias: the norm takes it away, as softmax does that of keys. */
+static struct wk_tensor *conv_batch_norm(struct wk_graph *g, struct wk_tensor *x,
+                                         const char *const names[2])
+{
+    const struct wk_param weights = {.init = WK_INIT_NORMAL, .scale = 0.3};
+    int64_t in = wk_tensor_shape(x).size[1];
+    struct wk_tensor *kernel = wk_graph_param(g, names[0], WK_SHAPE(CHANNELS, in, 3, 3), &weights);
+    x = wk_op_conv2d(x, kernel, NULL, &(struct wk_conv_options){.padding = 1});
+    return wk_layer_batch_norm(x, names[1], &(struct wk_batch_norm){.synchronised = true});
+}
+
+static struct wk_graph *batch_norm(void)
+{
+    struct wk_graph *g = wk_graph_new("batch_norm");
+    wk_graph_block(g, "stem");
+    struct wk_tensor *x =
+        wk_op_relu(conv_batch_norm(g, pixels_of(g), (const char *[]){"conv", "norm"}));
+    wk_graph_block(g, "layer");
+    struct wk_tensor *y = wk_op_relu(conv_batch_norm(g, x, (const char *[]){"conv1", "norm1"}));
+    x = wk_op_relu(wk_op_add(x, conv_batch_norm(g, y, (const char *[]){"conv2", "norm2"})));
+    wk_graph_block(g, "head");
+    x = wk_op_pool2d(x, &(struct wk_pool_options){.kind = WK_REDUCE_MAX, .kernel = SIDE / 2});
+    x = wk_layer_linear(wk_op_reshape(x, WK_SHAPE(WK_SAMPLES, WK_REST)), "head", KINDS);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, label_of(g), NULL), NULL);
+    return g;
+}
+
+/* The stem and the layer's first half are frozen; the rest is trained on what they compute. */
+static struct wk_graph *tuned(void)
+{
+    struct wk_graph *g = wk_graph_new("tuned");
+    wk_graph_block(g, "stem");
+    wk_graph_freeze(g, true);
+    struct wk_tensor *x = wk_op_relu(conv_norm(pixels_of(g), "conv", "norm"));
+    wk_graph_block(g, "layer");
+    struct wk_tensor *y =
+        wk_layer_conv2d(x, "conv1", CHANNELS, 3, &(struct wk_conv_options){.padding = 1});
+    wk_graph_freeze(g, false);
+    y = conv_norm(wk_op_relu(y), "conv2", "norm2");
+    x = wk_op_relu(wk_op_add(x, y));
+    wk_graph_block(g, "head");
+    x = wk_op_pool2d(x, &(struct wk_pool_options){.kind = WK_REDUCE_MAX, .kernel = SIDE / 2});
+    x = wk_layer_linear(wk_op_reshape(x, WK_SHAPE(WK_SAMPLES, WK_REST)), "head", KINDS);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, label_of(g), NULL), NULL);
+    return g;
+}
+
 /* What an image shows, with weights of its kinds, and the image again from a few numbers. */
 static struct wk_graph *two_losses(void)
 {
@@ -176,4 +223,6 @@ const struct graph_kind graph_kinds[GRAPH_KINDS] = {
     {"residual", residual, &images},
     {"two losses", two_losses, &images},
     {"own operation", own_operation, &images},
+    {"batch norm", batch_norm, &images, .mixes = true},
+    [GRAPH_TUNED] = {"tuned", tuned, &images},
 };

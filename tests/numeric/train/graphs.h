@@ -9,11 +9,13 @@ struct graph_kind {
     const char *name;
     struct wk_graph *(*build)(void);
     const struct wk_row_options *rows;
+    bool mixes; /* a sample's values depend on the others of its batch */
 };
 
 /* A vision transformer, an encoder of masked text, a residual convolution with group norm, a trunk
- * with two losses, and layers with an operation of the program's own. */
-enum { GRAPH_KINDS = 5 };
+ * with two losses, layers with an operation of the program's own, a residual convolution with
+ * synchronised batch norm, and one of which half is frozen. */
+enum { GRAPH_TUNED = 6, GRAPH_KINDS };
 extern const struct graph_kind graph_kinds[GRAPH_KINDS];
 
 #endif
