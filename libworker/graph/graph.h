@@ -1,6 +1,5 @@
 /* A graph: tensors and nodes in build order. A node is one use of an operation's row (op.h) and
  * follows what it reads, so build order is an order to run in. build.h has the calls.
- *
  * All of it lives in the graph's arena and ends with it. One thread.
  */
 #ifndef GRAPH_GRAPH_H
@@ -27,7 +26,6 @@ enum {
 };
 
 enum tensor_kind { TENSOR_INPUT, TENSOR_PARAM, TENSOR_BUFFER, TENSOR_VALUE };
-
 struct node;
 
 struct wk_tensor {
