@@ -457,7 +457,8 @@ static struct wk_tensor *add_part(const struct op_row *row, const struct attribu
                                    .attributes = attributes,
                                    .attributes_bytes = sizeof(*attributes),
                                    .n_in = n_in};
-    memcpy(request.in, in, (size_t)n_in * sizeof(*in));
+    for (int i = 0; i < n_in; i++)
+        request.in[i] = in[i];
     return graph_add(&request);
 }
 
