@@ -94,6 +94,7 @@ MISUSE(wk_graph_print_pass, wk_graph_print_pass(NULL, NULL, stdout))
 MISUSE(wk_model_init, prepared(s) ? 0 : wk_model_init(s->small.model, 1))
 MISUSE(wk_model_label_smoothing, wk_model_label_smoothing(s->small.model, 1))
 MISUSE(wk_model_dropout, wk_model_dropout(s->small.model, -1, 1))
+MISUSE(wk_model_freeze, wk_model_freeze(s->small.model, "no.such.name", true))
 MISUSE(wk_model_recompute_by, wk_model_recompute_by(s->small.model, WK_RECOMPUTE_WITHIN, 0))
 MISUSE(wk_adam_new, wk_adam_new(&no_adam, &s->optimizer))
 MISUSE(wk_adamw_new, wk_adamw_new(&no_adam, &s->optimizer))
@@ -264,6 +265,7 @@ static const struct row rows[] = {
     ROW(wk_model_init),
     ROW(wk_model_label_smoothing),
     ROW(wk_model_dropout),
+    ROW(wk_model_freeze),
     ROW(wk_model_recompute_by),
     ROW(wk_generate),
     ROW(wk_generate_batch),
