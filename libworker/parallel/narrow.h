@@ -22,6 +22,8 @@ struct narrowing {
     const struct kernel_table *kernels;
     enum wk_dtype type;   /* WK_BF16 or WK_F16; WK_F32: there is no low copy */
     bool stochastic;      /* bf16: up or down by chance */
+    size_t trained;       /* the model's elements that are; the frozen ones after them are rounded
+                           * to nearest, and so alike at every step */
     uint64_t seed;        /* of that */
     const int64_t *steps; /* the optimizer's step count, for rounding; borrowed, NULL: 0 */
     bool grads;           /* where parts are on different ranks: gradients are summed in `type` */

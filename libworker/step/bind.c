@@ -35,6 +35,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
     double mib = 1 << 20;
     struct narrowing narrowing = ctx->mixed.narrowing;
     narrowing.steps = unit->optimizer ? &unit->optimizer->steps : NULL;
+    narrowing.trained = model_trained_count(model);
     struct strategy_options options = {
         .kind = prepare_strategy(ctx),
         .part = ctx->cut.part,
