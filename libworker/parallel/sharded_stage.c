@@ -7,11 +7,11 @@ bool sharded_staged(const struct sharded *s)
     return !stages_direct(&s->gathers);
 }
 
-/* Of the largest unit, so that one copy serves each. */
-static size_t most_elements(const struct sharded *s)
+/* Of the largest of the first `units` units, so that one copy serves each. */
+static size_t most_elements(const struct sharded *s, int units)
 {
     size_t most = 0;
-    for (int i = 0; i < s->plan.n_units; i++)
+    for (int i = 0; i < units; i++)
         most = sharded_elements(s, i) > most ? sharded_elements(s, i) : most;
     return most;
 }
@@ -30,7 +30,8 @@ int sharded_stage_gather(struct sharded *s, int unit, const void *row, enum wk_d
 {
     struct sharded_unit *u = &s->units[unit];
     size_t count = s->plan.units[unit].row, size = wk_dtype_bytes(type);
-    int rc = stage_reserve(&s->gathers, most_elements(s) * sizeof(float), &u->gathering, &s->why);
+    size_t most = most_elements(s, s->plan.n_units);
+    int rc = stage_reserve(&s->gathers, most * sizeof(float), &u->gathering, &s->why);
     if (rc)
         return rc;
     const struct stage_copy copy = {.device = (void *)(uintptr_t)row,
@@ -80,7 +81,8 @@ int sharded_stage_grads(struct sharded *s, int unit)
     struct sharded_unit *u = &s->units[unit];
     size_t count = sharded_elements(s, unit), place = s->plan.units[unit].place;
     size_t each = sizeof(float) + (s->low.grads ? sizeof(uint16_t) : 0);
-    int rc = stage_reserve(&s->sums, most_elements(s) * each, &u->summing, &s->why);
+    size_t most = most_elements(s, s->trained.n_units);
+    int rc = stage_reserve(&s->sums, most * each, &u->summing, &s->why);
     if (rc)
         return rc;
     struct stage_copy copy = {.device = s->grads + place,

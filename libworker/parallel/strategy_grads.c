@@ -45,7 +45,7 @@ void strategy_begin(struct strategy *st, struct wk_comm *comm, bool last)
 
 void strategy_ready(struct strategy *st, int index)
 {
-    insist(index >= 0 && index < st->model->n_params);
+    insist(index >= 0 && index < model_trained(st->model));
     if (st->phase != STRATEGY_PASSING)
         return;
     usage_note(&st->usage, index);

@@ -244,7 +244,7 @@ static void remark_untouched(struct unit *unit)
                        "or more dimensions, of which it has none, and for buffers with `narrow`",
                        settings_text(&ctx->settings, SETTING_MIXED_PRECISION), unit_number(unit));
     if (optimizer && optimizer->weight_decay > 0 &&
-        !optimizer_decays(optimizer, model->params, model->n_params))
+        !optimizer_decays(optimizer, model->params, model_trained(model)))
         context_notice(
             ctx,
             "weight_decay %g touches no parameter of model %d: it is for those of two or "
