@@ -154,7 +154,8 @@ static int add_buffers(struct checkpoint_tensor *tensors, int *count, const stru
         struct param own = buffers->list[i];
         own.data = buffers->host + own.offset;
         struct held held = {.unit = unit, .param = &own, .own = here ? &own : NULL};
-        rc = add_param(&tensors[(*count)++], &held, err);
+        rc = add_param(&tensors[*count], &held, err);
+        tensors[(*count)++].queue = NULL; /* the host's copy */
     }
     return rc;
 }

@@ -223,6 +223,6 @@ const struct graph_kind graph_kinds[GRAPH_KINDS] = {
     {"residual", residual, &images},
     {"two losses", two_losses, &images},
     {"own operation", own_operation, &images},
-    {"batch norm", batch_norm, &images, .mixes = true},
+    [GRAPH_BATCH_NORM] = {"batch norm", batch_norm, &images, .mixes = true},
     [GRAPH_TUNED] = {"tuned", tuned, &images},
 };

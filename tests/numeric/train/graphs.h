@@ -15,7 +15,7 @@ struct graph_kind {
 /* A vision transformer, an encoder of masked text, a residual convolution with group norm, a trunk
  * with two losses, layers with an operation of the program's own, a residual convolution with
  * synchronised batch norm, and one of which half is frozen. */
-enum { GRAPH_TUNED = 6, GRAPH_KINDS };
+enum { GRAPH_BATCH_NORM = 5, GRAPH_TUNED, GRAPH_KINDS };
 extern const struct graph_kind graph_kinds[GRAPH_KINDS];
 
 #endif

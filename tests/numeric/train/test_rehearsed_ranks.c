@@ -19,9 +19,17 @@
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"
+#include "tests/numeric/train/graphs.h"
 #include "tests/numeric/train/toy.h"
 
-enum { WORKERS_MAX = 4, STEPS = 6, LONG_STEPS = 16, LEAVE_AT = 5, WEIGHTS_MAX = 1 << 16 };
+enum {
+    WORKERS_MAX = 4,
+    STEPS = 6,
+    LONG_STEPS = 16,
+    LEAVE_AT = 5,
+    WEIGHTS_MAX = 1 << 16,
+    BUFFERS_MAX = 64
+};
 enum { EXIT_FOUND = 3 };
 
 static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
@@ -39,7 +47,8 @@ enum mistake {
 
 struct run {
     const char *strategy, *precision, *low_gradients, *accumulation, *hook, *replicas, *clip_value;
-    const char *dir, *every, *resume_from, *steps;
+    const char *dir, *every, *resume_from, *steps, *stochastic;
+    const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     bool on_cpu, muon;
     enum mistake mistake;
@@ -50,6 +59,7 @@ struct told {
     double losses[LONG_STEPS + 1];
     float norms[LONG_STEPS + 1];
     float weights[WEIGHTS_MAX];
+    float buffers[BUFFERS_MAX]; /* after the last step */
     int status;
     char finding[REHEARSAL_SENTENCE_MAX];
 };
@@ -60,7 +70,9 @@ static struct scene {
     struct told told[WORKERS_MAX];
 } * scene;
 
+/* Of a rank's process. */
 static enum mistake planted;
+static struct told *mine;
 
 int __real_event_wait(struct event event, struct error *err);
 int __wrap_event_wait(struct event event, struct error *err);
@@ -117,10 +129,21 @@ static void found(void *self, const char *sentence)
     _exit(EXIT_FOUND);
 }
 
-static bool part(void *arg, struct wk_context *ctx)
+static void take_buffers(struct wk_context *ctx)
+{
+    struct wk_model *model = units_main(ctx)->model;
+    CHECK(model->buffers.count <= BUFFERS_MAX);
+    CHECK(buffers_read(model, BUFFERS_CONTENT, NULL) == 0);
+    if (model->buffers.n)
+        memcpy(mine->buffers, model->buffers.host, model->buffers.count * sizeof(float));
+}
+
+static bool stepped(void *arg, struct wk_context *ctx)
 {
     const struct run *run = arg;
-    if (wk_steps(ctx) != LEAVE_AT || scene->cluster.generation != 1)
+    take_buffers(ctx);
+    if (!run->parts || mine != scene->told || wk_steps(ctx) != LEAVE_AT ||
+        scene->cluster.generation != 1)
         return false;
     fake_stop_one(&scene->cluster, run->ranks - 1);
     fake_form(&scene->cluster, (const int[]){0, 1, run->ranks}, 3);
@@ -138,8 +161,12 @@ static void configure(struct toy *toy, const struct run *run)
     toy->muon = run->muon;
     toy_set(toy, "total_steps", run->steps ? run->steps : "6");
     toy_set(toy, "strategy", run->strategy);
-    toy_set(toy, "bucket_mib", "0.02");
-    toy_set(toy, "first_bucket_mib", "0.01");
+    toy_set(toy, "bucket_mib", run->graph ? "0.001" : "0.02");
+    toy_set(toy, "first_bucket_mib", run->graph ? "0.001" : "0.01");
+    if (run->graph) {
+        toy->graph = run->graph->build;
+        toy->rows = run->graph->rows;
+    }
     set_if(toy, "mixed_precision", run->precision);
     set_if(toy, "low_gradients", run->low_gradients);
     set_if(toy, "gradient_accumulation_steps", run->accumulation);
@@ -149,6 +176,7 @@ static void configure(struct toy *toy, const struct run *run)
     set_if(toy, "checkpoint.dir", run->dir);
     set_if(toy, "checkpoint.every", run->every);
     set_if(toy, "resume_from", run->resume_from);
+    set_if(toy, "stochastic_rounding", run->stochastic);
 }
 
 /* A rank's process. */
@@ -158,11 +186,12 @@ static void work(const struct run *run, int worker)
     struct told *told = &scene->told[worker];
     struct rehearsal_options options = {.seed = (uint64_t)worker, .found = found, .self = told};
     planted = run->mistake;
+    mine = told;
     if (!run->on_cpu)
         CHECK(rehearsal_new(&options, &toy.device, NULL) == 0);
     toy.session = fake_session(&scene->cluster, worker);
     toy.weights = told->weights;
-    toy.stepped = run->parts && worker == 0 ? part : NULL;
+    toy.stepped = stepped;
     toy.arg = (void *)(uintptr_t)run;
     configure(&toy, run);
     toy_run(&toy);
@@ -255,6 +284,7 @@ static void same_bits(const struct run *run)
         CHECK(memcmp(told->losses, on_cpu.losses, sizeof(told->losses)) == 0);
         CHECK(memcmp(told->norms, on_cpu.norms, sizeof(told->norms)) == 0);
         CHECK(memcmp(told->weights, on_cpu.weights, sizeof(told->weights)) == 0);
+        CHECK(memcmp(told->buffers, on_cpu.buffers, sizeof(told->buffers)) == 0);
     }
 }
 
@@ -298,20 +328,41 @@ static void so_do_hooks_and_optimizers_of_whole_tensors(void)
     same_bits(&(struct run){.strategy = "ddp", .ranks = 2, .muon = true});
 }
 
+/* Half of it frozen; and running statistics, which the ranks find out together. */
+static void so_do_graphs_with_frozen_parameters_and_buffers(void)
+{
+    static const int kinds[] = {GRAPH_TUNED, GRAPH_BATCH_NORM};
+    for (int k = 0; k < 2; k++)
+        for (int s = 0; s < 4; s++) {
+            struct run run = {.strategy = strategies[s],
+                              .ranks = 2,
+                              .graph = &graph_kinds[kinds[k]],
+                              .accumulation = "2"};
+            same_bits(&run);
+            CHECK((scene->told[0].buffers[0] != 0) == (kinds[k] == GRAPH_BATCH_NORM));
+            run.precision = "bf16";
+            run.stochastic = "true";
+            same_bits(&run);
+        }
+}
+
 /* Half on one device, half on the other. */
-static void carry(const char *strategy, bool to_cpu)
+static void carry(const char *strategy, const struct graph_kind *graph, bool to_cpu)
 {
     static struct told whole;
     struct tmpdir dir = tmpdir_make();
-    struct run run = {.strategy = strategy, .ranks = 2, .on_cpu = true};
+    struct run run = {.strategy = strategy,
+                      .ranks = 2,
+                      .graph = graph,
+                      .precision = graph ? "bf16" : NULL,
+                      .stochastic = graph ? "true" : NULL,
+                      .on_cpu = true};
     play_well(&run);
     whole = scene->told[0];
-    run = (struct run){.strategy = strategy,
-                       .ranks = 2,
-                       .on_cpu = !to_cpu,
-                       .dir = dir.path,
-                       .every = "3 steps",
-                       .steps = "3"};
+    run.on_cpu = !to_cpu;
+    run.dir = dir.path;
+    run.every = "3 steps";
+    run.steps = "3";
     play_well(&run);
     run.on_cpu = to_cpu;
     run.resume_from = "latest";
@@ -321,26 +372,33 @@ static void carry(const char *strategy, bool to_cpu)
     for (int step = 4; step <= STEPS; step++)
         CHECK(!memcmp(&scene->told[0].losses[step], &whole.losses[step], sizeof(double)));
     CHECK(!memcmp(scene->told[0].weights, whole.weights, sizeof(whole.weights)));
+    CHECK(!memcmp(scene->told[0].buffers, whole.buffers, sizeof(whole.buffers)));
     tmpdir_remove(&dir);
 }
 
 static void a_checkpoint_of_one_device_is_loaded_on_the_other(void)
 {
     for (int s = 0; s < 4; s++) {
-        carry(strategies[s], false);
-        carry(strategies[s], true);
+        for (int to_cpu = 0; to_cpu < 2; to_cpu++) {
+            carry(strategies[s], NULL, to_cpu);
+            carry(strategies[s], &graph_kinds[GRAPH_TUNED], to_cpu);
+            carry(strategies[s], &graph_kinds[GRAPH_BATCH_NORM], to_cpu);
+        }
     }
 }
 
 /* A member leaves, another one without any state joins: states are handed over and cut again. */
-static void members_change(const char *strategy)
+static void members_change(const char *strategy, const struct graph_kind *graph)
 {
     static struct told alone;
-    struct run run = {.strategy = strategy, .ranks = 1, .on_cpu = true, .steps = "16"};
+    struct run run = {
+        .strategy = strategy, .graph = graph, .ranks = 1, .on_cpu = true, .steps = "16"};
     double most = 0;
     play_well(&run);
     alone = scene->told[0];
-    run = (struct run){.strategy = strategy, .ranks = 3, .steps = "16", .parts = true};
+    run.ranks = 3;
+    run.on_cpu = false;
+    run.parts = true;
     CHECK(!play(&run));
     const struct told *stays = &scene->told[0], *joins = &scene->told[3];
     CHECK(stays->status == 0 && joins->status == 0 && scene->told[2].status == WK_ESTOPPED);
@@ -350,12 +408,17 @@ static void members_change(const char *strategy)
     printf("%s, a member left and another joined: losses differ by %.2e at most\n", strategy, most);
     CHECK(most < TOY_GUESS * toy_bounds(LONG_STEPS).losses);
     CHECK(!memcmp(stays->weights, joins->weights, sizeof(stays->weights)));
+    CHECK(!memcmp(stays->buffers, joins->buffers, sizeof(stays->buffers)));
 }
 
 static void members_leave_and_join(void)
 {
     for (int s = 0; s < 4; s++)
-        members_change(strategies[s]);
+        members_change(strategies[s], NULL);
+    for (int s = 0; s < 4; s++) {
+        members_change(strategies[s], &graph_kinds[GRAPH_TUNED]);
+        members_change(strategies[s], &graph_kinds[GRAPH_BATCH_NORM]);
+    }
 }
 
 /* Only a block that fsdp gathers again is overwritten while the device may still be behind. */
@@ -389,6 +452,7 @@ int main(int argc, char **argv)
         CHECK_CASE(every_strategy_trains_with_the_bits_of_the_cpu),
         CHECK_CASE(so_they_do_in_narrow_types),
         CHECK_CASE(so_do_hooks_and_optimizers_of_whole_tensors),
+        CHECK_CASE(so_do_graphs_with_frozen_parameters_and_buffers),
         CHECK_CASE(a_checkpoint_of_one_device_is_loaded_on_the_other),
         CHECK_CASE(members_leave_and_join),
         CHECK_CASE(mistakes_are_found),
