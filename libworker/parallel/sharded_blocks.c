@@ -51,7 +51,8 @@ static int after_block(void *arg, int block, enum model_pass pass, struct error 
     }
     if (block == 0)
         return 0; /* sharded_flush: its gradient may still grow */
-    if (s->following && s->next == block)
+    /* Another block that uses its parameters is left before it; unused ones wait for the flush. */
+    if (s->following && s->next == block && s->units[block].missing == 0)
         sharded_unit_done(s, s->next--);
     sharded_release(s, block);
     return 0;
@@ -65,6 +66,8 @@ int sharded_empty_pass(void *self, enum model_pass pass, struct error *err)
     for (int i = 0; i < n && !rc && s->hooked; i++) {
         int block = pass == MODEL_FORWARD ? i : n - 1 - i;
         rc = before_block(s, block, pass, err);
+        if (pass == MODEL_BACKWARD)
+            s->units[block].missing = 0;
         if (!rc)
             rc = after_block(s, block, pass, err);
     }

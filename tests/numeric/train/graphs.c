@@ -198,6 +198,24 @@ static struct wk_graph *tuned(void)
     return g;
 }
 
+/* The frozen head begins with a product that a block before it trains, too. */
+static struct wk_graph *shared(void)
+{
+    struct wk_graph *g = wk_graph_new("shared");
+    struct wk_tensor *x = wk_op_reshape(pixels_of(g), WK_SHAPE(WK_SAMPLES, PIXELS));
+    wk_graph_block(g, "first");
+    x = wk_op_tanh(wk_layer_linear(x, "first", WIDTH));
+    wk_graph_block(g, "layer");
+    struct wk_linear_weights twice = {
+        .weight = {wk_graph_param(g, "twice", WK_SHAPE(WIDTH, WIDTH), &spread)}};
+    x = wk_op_tanh(wk_op_linear(x, &twice));
+    wk_graph_block(g, "head");
+    wk_graph_freeze(g, true);
+    x = wk_layer_linear(wk_op_tanh(wk_op_linear(x, &twice)), "head", KINDS);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, label_of(g), NULL), NULL);
+    return g;
+}
+
 /* What an image shows, with weights of its kinds, and the image again from a few numbers. */
 static struct wk_graph *two_losses(void)
 {
@@ -225,4 +243,5 @@ const struct graph_kind graph_kinds[GRAPH_KINDS] = {
     {"own operation", own_operation, &images},
     [GRAPH_BATCH_NORM] = {"batch norm", batch_norm, &images, .mixes = true},
     [GRAPH_TUNED] = {"tuned", tuned, &images},
+    [GRAPH_SHARED] = {"shared", shared, &images},
 };

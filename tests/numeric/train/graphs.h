@@ -14,8 +14,9 @@ struct graph_kind {
 
 /* A vision transformer, an encoder of masked text, a residual convolution with group norm, a trunk
  * with two losses, layers with an operation of the program's own, a residual convolution with
- * synchronised batch norm, and one of which half is frozen. */
-enum { GRAPH_BATCH_NORM = 5, GRAPH_TUNED, GRAPH_KINDS };
+ * synchronised batch norm, one of which half is frozen, and one with a frozen head that shares a
+ * weight. */
+enum { GRAPH_BATCH_NORM = 5, GRAPH_TUNED, GRAPH_SHARED, GRAPH_KINDS };
 extern const struct graph_kind graph_kinds[GRAPH_KINDS];
 
 #endif
