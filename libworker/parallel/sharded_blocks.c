@@ -26,6 +26,12 @@ static bool stays_after_forward(const struct sharded *s, int unit)
            unit == block_at(s, s->plan.n_units - 1);
 }
 
+/* The first place that a pass may enter: backward, nothing trained is before unit 0. */
+static int first_place(const struct sharded *s, enum model_pass pass)
+{
+    return pass == MODEL_FORWARD ? 0 : place_of_block(s, 0);
+}
+
 static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
 {
     struct sharded *s = arg;
@@ -33,7 +39,7 @@ static int before_block(void *arg, int block, enum model_pass pass, struct error
     int ahead = s->depth++ ? 0 : s->options.prefetch; /* a tied head's block 0 is no road sign */
     sharded_start_gather(s, block);
     int next = ahead > 0 ? place_of_block(s, block) + step : -1;
-    for (; ahead-- > 0 && next >= 0 && next < s->plan.n_units; next += step)
+    for (; ahead-- > 0 && next >= first_place(s, pass) && next < s->plan.n_units; next += step)
         sharded_start_gather(s, block_at(s, next));
     int rc = sharded_await_gather(s, block);
     return rc ? error_set(err, rc, "gathering block %d: %s", block, sharded_sentence(s)) : 0;

@@ -3,10 +3,12 @@
  * (test_graphs.c).
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "libworker/parallel/sharded_params.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"
@@ -192,12 +194,35 @@ static void they_are_carried_to_a_newcomer(void)
     }
 }
 
+/* Calls of a pass for the unit of the stem, which nothing trained comes before. */
+enum { STEM = 2 };
+static atomic_int stem_gathers;
+
+void __real_sharded_start_gather(struct sharded *s, int unit);
+void __wrap_sharded_start_gather(struct sharded *s, int unit);
+void __wrap_sharded_start_gather(struct sharded *s, int unit)
+{
+    stem_gathers += unit == STEM;
+    __real_sharded_start_gather(s, unit);
+}
+
+static void the_way_back_does_not_gather_what_it_does_not_reach(void)
+{
+    struct scene *scene = scene_new(2);
+    set_all(scene, "strategy", "fsdp");
+    set_all(scene, "fsdp.prefetch", "3");
+    stem_gathers = 0;
+    play(scene, 2, 2);
+    CHECK(stem_gathers == 2 * STEPS);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(frozen_parameters_stay_bit_by_bit),
         CHECK_CASE(they_are_cut_again_with_the_others),
         CHECK_CASE(they_are_carried_to_a_newcomer),
+        CHECK_CASE(the_way_back_does_not_gather_what_it_does_not_reach),
         {0},
     };
     return check_all(cases, argc, argv);
