@@ -202,10 +202,10 @@ int wk_grad_ready(struct wk_model *model, int index)
     struct unit *unit = unit_of_model(model);
     if (!unit)
         return unit_missing(model, WK_OBJECT_MODEL, "wk_grad_ready");
-    if (index < 0 || index >= model->n_params)
+    if (index < 0 || index >= model_trained(model))
         return context_refuse(unit->ctx, WK_EINVAL,
                               "wk_grad_ready of parameter %d: the model's are 0 to %d", index,
-                              model->n_params - 1);
+                              model_trained(model) - 1);
     if (!context_trains(unit->ctx) || custom_by_block(model))
         return unit->ctx->failure.sticky.code;
     if (!unit->begun && window_begin_pass(unit))
