@@ -26,7 +26,9 @@ static enum wk_dtype wanted_type(const struct op_row *row, int i, enum wk_dtype 
 struct wk_tensor *graph_add(const struct node_request *request)
 {
     struct node_request converted = *request;
-    for (int i = 0; i < request->n_in && !request->row->view && !request->row->any_type; i++) {
+    bool converts = !request->row->view && !request->row->any_type;
+    int n = request->n_in <= NODE_INPUTS_MAX ? request->n_in : 0; /* too many are refused below */
+    for (int i = 0; i < n && converts; i++) {
         struct wk_tensor *x = request->in[i];
         if (x && wanted_type(request->row, i, x->type) != x->type)
             converted.in[i] = wk_op_convert(x, wanted_type(request->row, i, x->type));

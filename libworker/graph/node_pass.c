@@ -39,8 +39,9 @@ static int plan_pass(const struct wk_graph *graph, const struct plan_options *op
 {
     struct plan *plan;
     struct plan_options trains = *options;
-    int *blocks = malloc((size_t)graph->n_blocks * sizeof(*blocks));
-    for (int i = 0; blocks && i < graph->n_blocks; i++)
+    int parts = 2 * graph->n_blocks;
+    int *blocks = malloc((size_t)parts * sizeof(*blocks));
+    for (int i = 0; blocks && i < parts; i++)
         blocks[i] = -1;
     trains.trace = (struct trace_options){.trains = true, .drops = true};
     int rc = blocks ? plan_new(graph, &trains, blocks, &plan, err)

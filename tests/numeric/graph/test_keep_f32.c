@@ -126,7 +126,7 @@ Test(keep_f32, the_plan_changes)
 {
     struct wk_graph *graphs[2];
     struct plan *plans[2];
-    int blocks[1] = {0};
+    int blocks[2] = {0, -1}; /* trained and frozen parameters */
     for (int keeps = 0; keeps < 2; keeps++) {
         graphs[keeps] = graph_of(keeps ? 15 : 0);
         struct plan_options options = {
