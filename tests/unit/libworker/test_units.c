@@ -256,7 +256,7 @@ Test(units, a_setting_computes_activations_again_while_models_are_prepared)
         cr_expect(s.model->recompute);
         wk_close(s.ctx);
         s.ctx = NULL;
-        cr_expect_eq(s.model->recompute, own, "what the program asked for is there again");
+        cr_expect_eq((int)s.model->recompute, own, "what the program asked for is there again");
         small_close(&s);
     }
 }
