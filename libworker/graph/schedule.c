@@ -158,8 +158,7 @@ static void bracket_own(struct emitter *e, enum launch_kind kind, const int part
     bracket(e, kind, parts[frozen_first ? 0 : 1], backward);
 }
 
-/* Trained parameters are entered without anything to do, too: their sums wait for it. */
-
+/* A block's trained parameters are entered even where nothing runs: their sums wait for it. */
 static void emit_turns(struct emitter *e, const struct turns *turns, int block, bool backward)
 {
     int frozen = turns->n ? e->blocks[block + e->graph->n_blocks] : -1;
