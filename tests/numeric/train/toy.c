@@ -100,6 +100,19 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     wk_loader_new(ctx, &loader, &o->loader);
     struct wk_gpt_config gpt = {
         .layers = LAYERS, .heads = 2, .width = WIDTH, .context = LENGTH, .vocab = VOCAB};
+    struct wk_llama_config llama = {
+        .layers = LAYERS,
+        .heads = 4,
+        .kv_heads = 2,
+        .width = WIDTH,
+        .inner = 3 * WIDTH / 2,
+        .context = LENGTH,
+        .vocab = VOCAB,
+        .rope_theta = 1e4,
+        .norm_epsilon = 1e-5,
+        .qkv_bias = true,
+        .qk_norm = true,
+    };
     struct wk_buffer buffers[] = {
         {"weight", 2, {WIDE, WIDE}, .decay = true, .narrow = toy->narrow},
         {"bias", 1, {WIDE}, .narrow = toy->narrow},
@@ -113,6 +126,8 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         wk_custom_new(buffers, 2, &o->model);
     else if (toy->graph)
         wk_graph_model(toy->graph(), &o->model);
+    else if (toy->llama)
+        wk_llama_new(&llama, &o->model);
     else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
     if (toy->dropout > 0)

@@ -17,6 +17,7 @@ static void configure(struct toy *toy, const struct variant *v)
 {
     toy->custom = v->custom;
     toy->borrowed = v->borrowed;
+    toy->llama = v->llama;
     toy->narrow = v->narrow;
     toy->how = v->how;
     toy->by_block = v->by_block;

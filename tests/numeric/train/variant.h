@@ -15,7 +15,7 @@ struct variant {
     const char *precision, *low_gradients, *stochastic, *scale, *clip_value, *recompute;
     int ranks;
     int64_t batch;
-    bool custom, borrowed, no_clip, muon;
+    bool custom, borrowed, llama, no_clip, muon;
     unsigned narrow; /* toy.h */
     enum borrowed_how how;
     bool by_block;                   /* toy.h */
