@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/alone.h"
 #include "libworker/kernel/attention.h"
 #include "libworker/kernel/kernel.h"
 #include "libworker/nn/random.h"
@@ -29,13 +29,6 @@ struct bench {
     void *qkv, *dqkv, *out, *dout;
     float *product[3], *widened;
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static size_t element_bytes(const struct bench *b)
 {
@@ -105,7 +98,7 @@ static void bench_fini(struct bench *b)
 
 static double product_gflops(const struct bench *b)
 {
-    double start_s = now_s();
+    double start_s = alone_s();
     b->kernels->gemm(&(struct kernel_gemm){.m = SIDE,
                                            .n = SIDE,
                                            .k = SIDE,
@@ -116,7 +109,7 @@ static double product_gflops(const struct bench *b)
                                            .lda = SIDE,
                                            .ldb = SIDE,
                                            .ldc = SIDE});
-    return 2.0 * SIDE * SIDE * SIDE / (now_s() - start_s) * 1e-9;
+    return 2.0 * SIDE * SIDE * SIDE / (alone_s() - start_s) * 1e-9;
 }
 
 /* An array's element of position `sample`, head 0, and its sum of squares. */
@@ -141,11 +134,11 @@ static void show(const struct bench *b, const void *x, int64_t row, int64_t samp
 static void round_once(const struct bench *b)
 {
     int64_t width = b->a.heads * SIZE;
-    double start_s = now_s();
+    double start_s = alone_s();
     b->kernels->attention->forward(&b->a, &b->data);
-    double middle_s = now_s();
+    double middle_s = alone_s();
     b->kernels->attention->backward(&b->a, &b->data);
-    double end_s = now_s();
+    double end_s = alone_s();
     printf("%.6f %.6f %zu %.3f", (middle_s - start_s) * 1e3, (end_s - middle_s) * 1e3,
            b->scratch_bytes, product_gflops(b));
     show(b, b->out, width, SAMPLE);
@@ -165,10 +158,11 @@ static void query_once(const struct bench *b)
     a.keys = a.length;
     a.length = 1;
     data.q = (const char *)b->qkv + (size_t)(a.keys - 1) * (size_t)(3 * width) * element_bytes(b);
-    double start_s = now_s();
+    double start_s = alone_s();
     for (int i = 0; i < QUERIES; i++)
         b->kernels->attention->forward(&a, &data);
-    printf("%.6f 0 %zu 0", (now_s() - start_s) * 1e3 / QUERIES, attention_scratch_bytes(&a, false));
+    printf("%.6f 0 %zu 0", (alone_s() - start_s) * 1e3 / QUERIES,
+           attention_scratch_bytes(&a, false));
     show(b, b->out, width, 0);
     printf("\n");
     (void)fflush(stdout);

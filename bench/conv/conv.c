@@ -8,10 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <worker/graph.h>
 
+#include "bench/alone.h"
 #include "libworker/graph/op.h"
 #include "libworker/nn/random.h"
 
@@ -24,13 +24,6 @@ struct bench {
     struct op_call call;
     void *scratch[2];
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* A tensor with numbers of `stream`, from -0.5 to 0.5. */
 static struct op_tensor tensor_new(const struct wk_tensor *like, int64_t samples, uint64_t stream)
@@ -103,12 +96,12 @@ static void show(const struct bench *b, const struct op_tensor *x)
 static void round_once(struct bench *b)
 {
     const struct op_row *row = b->call.node->row;
-    double start_s = now_s();
+    double start_s = alone_s();
     b->call.scratch = b->scratch[0];
     row->forward(&b->call);
     b->call.scratch = b->scratch[1];
     row->backward(&b->call);
-    printf("%.6f", (now_s() - start_s) * 1e3);
+    printf("%.6f", (alone_s() - start_s) * 1e3);
     show(b, &b->call.out[0]);
     show(b, &b->call.d_in[X]);
     show(b, &b->call.d_in[WEIGHT]);

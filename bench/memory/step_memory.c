@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/alone.h"
 #include "libworker/estimate/estimate.h"
 #include "libworker/nn/random.h"
 #include "libworker/step/context.h"
@@ -117,17 +118,9 @@ static bool measure_library(bool bf16, struct figures *ret)
     return before > 0;
 }
 
-/* Alone, whatever the environment says. */
-static const char *nothing(void *arg, const char *name)
-{
-    (void)arg;
-    (void)name;
-    return NULL;
-}
-
 static int open_context(bool bf16, struct wk_context **ret)
 {
-    const struct environment environment = {nothing, NULL};
+    const struct environment environment = {alone_environment, NULL};
     const struct context_seams seams = {.environment = &environment, .quiet = true};
     const struct wk_setting settings[] = {{"mixed_precision", bf16 ? "bf16" : "no"}};
     return context_open(&(struct wk_options){.settings = settings, .n_settings = 1}, &seams, ret);

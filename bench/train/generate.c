@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/alone.h"
 #include "libworker/nn/model.h"
 #include "libworker/nn/outputs.h"
 #include "libworker/nn/random.h"
@@ -28,26 +28,11 @@ struct bench {
     int32_t texts[TEXTS][CONTEXT], whole[CONTEXT];
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Alone, whatever the environment says. */
-static const char *nothing(void *arg, const char *name)
-{
-    (void)arg;
-    (void)name;
-    return NULL;
-}
-
 static int bench_init(struct bench *b, bool bf16)
 {
     static const struct wk_gpt_config config = {LAYERS, HEADS, WIDTH, CONTEXT, VOCAB};
     static const struct wk_adamw_options adamw = {3e-4, 0.9, 0.95, 1e-8, 0.1};
-    const struct environment environment = {nothing, NULL};
+    const struct environment environment = {alone_environment, NULL};
     const struct context_seams seams = {.environment = &environment, .quiet = true};
     const struct wk_setting settings[] = {{"mixed_precision", bf16 ? "bf16" : "no"}, {"seed", "1"}};
     struct wk_options options = {.settings = settings, .n_settings = 2};
@@ -71,26 +56,26 @@ static void bench_fini(struct bench *b)
 static double with_cache(struct bench *b, int n)
 {
     struct wk_text texts[TEXTS];
-    double start_s = now_s();
+    double start_s = alone_s();
     for (int i = 0; i < n; i++)
         texts[i] = (struct wk_text){
             .prompt = b->texts[i], .prompt_length = PROMPT, .tokens = b->texts[i] + PROMPT};
     if (wk_generate_batch(b->model, &(struct wk_generate_options){0}, texts, n, FOLLOWS))
         return NAN;
-    return n * FOLLOWS / (now_s() - start_s);
+    return n * FOLLOWS / (alone_s() - start_s);
 }
 
 static double without_cache(struct bench *b)
 {
     float logits[VOCAB];
-    double start_s = now_s();
+    double start_s = alone_s();
     for (int at = PROMPT; at < CONTEXT; at++) {
         struct wk_batch batch = {.tokens = b->whole, .samples = 1, .length = at};
         if (model_logits(b->model, &batch, logits, NULL))
             return NAN;
         b->whole[at] = likeliest_token(logits, VOCAB);
     }
-    return FOLLOWS / (now_s() - start_s);
+    return FOLLOWS / (alone_s() - start_s);
 }
 
 static int measure(bool bf16, int rounds)

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/alone.h"
 #include "libworker/kernel/cpu/blas.h"
 #include "libworker/nn/model.h"
 #include "libworker/nn/random.h"
@@ -31,24 +31,9 @@ struct bench {
     int32_t tokens[TOKENS + 1];
 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Alone, whatever the environment says. */
-static const char *nothing(void *arg, const char *name)
-{
-    (void)arg;
-    (void)name;
-    return NULL;
-}
-
 static int bench_open(struct bench *b, bool bf16)
 {
-    const struct environment environment = {nothing, NULL};
+    const struct environment environment = {alone_environment, NULL};
     const struct context_seams seams = {.environment = &environment, .quiet = true};
     const struct wk_setting settings[] = {{"mixed_precision", bf16 ? "bf16" : "no"}, {"seed", "1"}};
     struct wk_options options = {.settings = settings, .n_settings = 2};
@@ -80,15 +65,15 @@ static double train_step(struct bench *b, double ret_s[PARTS])
     struct wk_batch batch = {
         .tokens = b->tokens, .targets = b->tokens + 1, .samples = SAMPLES, .length = CONTEXT};
     double loss = NAN, at[PARTS + 1];
-    at[FORWARD] = now_s();
+    at[FORWARD] = alone_s();
     wk_forward(b->model, &batch, &loss);
-    at[BACKWARD] = now_s();
+    at[BACKWARD] = alone_s();
     wk_backward(b->model);
-    at[CLIP] = now_s();
+    at[CLIP] = alone_s();
     wk_clip_grad_norm(b->model, 1, NULL);
-    at[UPDATE] = now_s();
+    at[UPDATE] = alone_s();
     wk_step(b->optimizer);
-    at[PARTS] = now_s();
+    at[PARTS] = alone_s();
     for (int i = 0; i < PARTS; i++)
         ret_s[i] = at[i + 1] - at[i];
     return loss;
@@ -106,7 +91,7 @@ static double gemm_rate(const struct kernel_table *kernels)
     for (int i = 0; i < K * N; i++)
         w[i] = (float)random_uniform(2, (uint64_t)i);
     for (int i = 0; i < GEMM_ROUNDS; i++) {
-        double start_s = now_s();
+        double start_s = alone_s();
         kernels->gemm(&(struct kernel_gemm){.m = M,
                                             .n = N,
                                             .k = K,
@@ -117,7 +102,7 @@ static double gemm_rate(const struct kernel_table *kernels)
                                             .ldb = N,
                                             .c = c,
                                             .ldc = N});
-        best_s = fmin(best_s, now_s() - start_s);
+        best_s = fmin(best_s, alone_s() - start_s);
     }
     free(a);
     free(c);
