@@ -42,7 +42,7 @@ struct op_row {
     int (*shape)(struct op_signature *signature, struct error *err);
 
     /* Values that the backward kernel reads, OP_IN and OP_OUT bits; `keeps_of`, if not NULL,
-     * decides by node. */
+     * decides by node: what only an unwanted gradient needs is not kept. */
     unsigned keeps;
     unsigned (*keeps_of)(const struct node *node);
     unsigned differentiable; /* inputs that can have a gradient: OP_IN bits */
@@ -101,6 +101,9 @@ enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5 };
 
 /* Values that the node's backward kernel reads: OP_IN and OP_OUT bits. */
 unsigned op_keeps(const struct node *node);
+
+/* What a product of inputs a and b keeps: each for the gradient of the other. */
+unsigned op_product_keeps(const struct node *node, int a, int b);
 
 /* The table, in the order of op_list.h. NULL past the last. */
 const struct op_row *op_row_at(int i);

@@ -47,6 +47,7 @@ struct op_call {
     const struct op_pass *pass;
     struct queue *queue;   /* that it runs on */
     enum wk_dtype compute; /* factors of products: f32, bf16 or f16; sums are in f32 */
+    /* Backward: without data where the row does not keep it (op_keeps); its shape is there. */
     struct op_tensor in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX];
     struct op_tensor d_in[NODE_INPUTS_MAX]; /* backward: f32, of the input's shape */
     struct op_tensor d_out;                 /* backward: f32, the gradient of out[0] */

@@ -10,6 +10,11 @@ unsigned op_keeps(const struct node *node)
     return node->row->keeps_of ? node->row->keeps_of(node) : node->row->keeps;
 }
 
+unsigned op_product_keeps(const struct node *node, int a, int b)
+{
+    return (node->in[b]->trains ? OP_IN(a) : 0) | (node->in[a]->trains ? OP_IN(b) : 0);
+}
+
 const struct op_row *op_row_at(int i)
 {
     static const struct op_row *const rows[] = {

@@ -349,10 +349,39 @@ static void norm_walk(const struct op_call *call, const struct normal *normals, 
     }
 }
 
+/* The bias alone needs nothing but dy. */
+static void bias_back(const struct op_call *call)
+{
+    struct channel_walk w = walk_of(call);
+    double *sums = zeros_in(call->scratch, w.channels);
+    for (struct channel_span s; channel_next(&w, &s);) {
+        const float *dy = (const float *)call->d_out.data + s.at;
+        for (int64_t i = 0; i < s.count; i++)
+            sums[s.channel + i * s.step] += (double)dy[i];
+    }
+    for (int64_t c = 0; c < w.channels; c++)
+        put_gradient(&call->d_in[BIAS], c, sums[c]);
+}
+
+static unsigned norm_keeps(const struct node *node)
+{
+    bool reads = false;
+    for (int i = X; i <= WEIGHT; i++)
+        reads |= node->in[i] && node->in[i]->trains;
+    return reads ? node->row->keeps : 0;
+}
+
 /* With r = rstd: dmean = -sum(dy) w r, dvariance = -sum(dy (x - mean)) w r^3 / 2. Both are
  * quotients by n. */
 static void norm_backward(const struct op_call *call)
 {
+    bool reads = false;
+    for (int i = X; i <= WEIGHT; i++)
+        reads |= call->d_in[i].data != NULL;
+    if (!reads) {
+        bias_back(call);
+        return;
+    }
     int64_t channels = call->in[X].shape[attributes_of(call->node)->dim];
     uint8_t *room = call->scratch;
     const struct normal *normals = normals_of(call, channels, &room);
@@ -391,6 +420,7 @@ const struct op_row op_batch_norm = {
     .optional = OP_IN(WEIGHT) | OP_IN(BIAS),
     .shape = norm_shape,
     .keeps = OP_IN(X) | OP_IN(SUMS) | OP_IN(SQUARES) | OP_IN(WEIGHT),
+    .keeps_of = norm_keeps,
     .differentiable = OP_IN(X) | OP_IN(SUMS) | OP_IN(SQUARES) | OP_IN(WEIGHT) | OP_IN(BIAS),
     .trained_in = OP_IN(SUMS) | OP_IN(SQUARES),
     .evaluated_in = OP_IN(MEAN) | OP_IN(VARIANCE),

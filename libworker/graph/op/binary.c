@@ -241,6 +241,11 @@ static void multiply_backward(const struct op_call *call)
         b_backward(call, &call->in[0], 1);
 }
 
+static unsigned multiply_keeps(const struct node *node)
+{
+    return op_product_keeps(node, 0, 1);
+}
+
 static size_t binary_scratch(const struct op_call *call, bool backward)
 {
     return backward && !is_straight(call) ? (size_t)call->in[1].count * sizeof(double) : 0;
@@ -295,6 +300,7 @@ const struct op_row op_multiply = {
     .name = "multiply",
     BINARY,
     .keeps = OP_IN(0) | OP_IN(1),
+    .keeps_of = multiply_keeps,
     .forward = multiply_forward,
     .backward = multiply_backward,
 };

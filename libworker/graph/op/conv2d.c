@@ -98,7 +98,7 @@ static size_t conv2d_scratch(const struct op_call *call, bool backward)
                    room_rounded((size_t)needs.result * sizeof(float)) +
                    room_rounded((size_t)needs.image * sizeof(float)) +
                    room_rounded((size_t)needs.part * sizeof(float)) +
-                   op_factor_bytes(call, &call->in[WEIGHT]) + op_factor_bytes(call, &windows);
+                   op_factor_input_bytes(call, WEIGHT, backward) + op_factor_bytes(call, &windows);
     return backward ? bytes + op_factor_bytes(call, &result) : bytes;
 }
 
@@ -110,7 +110,8 @@ static struct conv2d_room room_of(const struct op_call *call, const struct conv2
     r.result = room_take(&r.rest, needs.result, sizeof(float));
     r.image = room_take(&r.rest, needs.image, sizeof(float));
     r.part = room_take(&r.rest, needs.part, sizeof(float));
-    r.weight = op_factor(call, &call->in[WEIGHT], c->length, &r.rest);
+    if (!backward || call->d_in[IMAGE].data)
+        r.weight = op_factor(call, &call->in[WEIGHT], c->length, &r.rest);
     return r;
 }
 
@@ -259,11 +260,20 @@ static void conv2d_backward(const struct op_call *call)
     each_part(call, &c, &room, part_backward);
 }
 
+static unsigned conv2d_keeps(const struct node *node)
+{
+    return op_product_keeps(node, IMAGE, WEIGHT);
+}
+
+/* A product forward; backward, one for each gradient. */
 static void conv2d_cost(const struct op_call *call, bool backward, struct op_cost *ret)
 {
     struct conv2d c = conv2d_of(call);
     double product = 2.0 * (double)call->out[0].count * (double)c.length;
-    ret->flop = backward ? 2 * product : product;
+    double products = backward ? 0 : 1;
+    for (int i = IMAGE; i <= WEIGHT && backward; i++)
+        products += call->node->in[i]->trains ? 1 : 0;
+    ret->flop = products * product;
     ret->bytes = cost_bytes(call, backward);
 }
 
@@ -332,6 +342,7 @@ const struct op_row op_conv2d = {
     .cuts = OP_CUT_SAMPLES,
     .shape = conv2d_shape,
     .keeps = OP_IN(IMAGE) | OP_IN(WEIGHT),
+    .keeps_of = conv2d_keeps,
     .differentiable = OP_IN(IMAGE) | OP_IN(WEIGHT) | OP_IN(BIAS),
     .factors = OP_IN(IMAGE) | OP_IN(WEIGHT),
     .scratch_bytes = conv2d_scratch,

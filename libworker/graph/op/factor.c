@@ -9,6 +9,12 @@ size_t op_factor_bytes(const struct op_call *call, const struct op_tensor *x)
     return fits ? 0 : room_rounded((size_t)x->count * wk_dtype_bytes(call->compute));
 }
 
+size_t op_factor_input_bytes(const struct op_call *call, int i, bool backward)
+{
+    bool read = !backward || (op_keeps(call->node) & OP_IN(i));
+    return read ? op_factor_bytes(call, &call->in[i]) : 0;
+}
+
 static void factor_convert(const struct op_call *call, const struct op_tensor *x, void *room)
 {
     const struct kernel_table *kernels = call->pass->kernels;

@@ -6,11 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "libworker/graph/op_call.h"
+#include "libworker/graph/op.h"
 #include "libworker/nn/product.h"
 
 /* Scratch memory that op_factor needs for x: 0 if it has the type already. */
 size_t op_factor_bytes(const struct op_call *call, const struct op_tensor *x);
+
+/* The same for input `i`; 0 for one that the backward kernel does not read. */
+size_t op_factor_input_bytes(const struct op_call *call, int i, bool backward);
 
 /* x as rows of `stride` elements. *room moves past the part that is used. */
 struct factor op_factor(const struct op_call *call, const struct op_tensor *x, int64_t stride,

@@ -130,6 +130,10 @@ static void row_backward(const struct op_call *call, int64_t row, struct kernel_
     const struct kernel_table *kernels = call->pass->kernels;
     const struct op_tensor *dx = &call->d_in[X];
     int64_t at = row * norm->width;
+    if (!dx->data && !call->d_in[WEIGHT].data) { /* as the kernel adds it */
+        kernels->add(vectors[1], (const float *)call->d_out.data + at, (size_t)norm->width);
+        return;
+    }
     float *to = dx->data ? (float *)dx->data + at : rooms[1];
     norm->x = tile_read(kernels, &call->in[X], at, norm->width, rooms[0]);
     if (!dx->add)
@@ -149,7 +153,8 @@ static void group_backward(const struct op_call *call)
         tile_zero(kernels, &call->d_in[WEIGHT + i]);
     }
     for (int64_t group = 0; group < g.groups; group++) {
-        repeat_channels(call, WEIGHT, group, weight);
+        if (call->d_in[X].data || call->d_in[WEIGHT].data)
+            repeat_channels(call, WEIGHT, group, weight);
         for (int i = 0; i < 2; i++)
             kernels->fill(vectors[i], 0, (size_t)g.width);
         for (int64_t sample = 0; sample < g.samples; sample++) {
@@ -160,6 +165,13 @@ static void group_backward(const struct op_call *call)
         sum_channels(call, WEIGHT, group, vectors[0]);
         sum_channels(call, BIAS, group, vectors[1]);
     }
+}
+
+/* The bias alone needs nothing. */
+static unsigned group_keeps(const struct node *node)
+{
+    bool reads = node->in[X]->trains || node->in[WEIGHT]->trains;
+    return reads ? node->row->keeps : 0;
 }
 
 static size_t scratch_bytes(const struct op_call *call, bool back)
@@ -188,6 +200,7 @@ const struct op_row op_group_norm = {
     .cuts = OP_CUT_SAMPLES,
     .shape = group_shape,
     .keeps = OP_IN(X) | OP_IN(WEIGHT) | OP_OUT(MEAN) | OP_OUT(RSTD),
+    .keeps_of = group_keeps,
     .differentiable = OP_IN(X) | OP_IN(WEIGHT) | OP_IN(BIAS),
     .scratch_bytes = scratch_bytes,
     .cost = group_cost,

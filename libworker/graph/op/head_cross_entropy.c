@@ -79,8 +79,11 @@ static void head_backward(const struct op_call *call)
     int64_t classes = classes_of(call->node), rows = call->d_out.count;
     int64_t width = call->in[TABLE].shape[1];
     uint8_t *room = call->scratch;
-    struct factor x = op_factor(call, &call->in[X], width, &room);
-    struct factor table = op_factor(call, &call->in[TABLE], width, &room);
+    struct factor x = {0}, table = {0};
+    if (dtable->data)
+        x = op_factor(call, &call->in[X], width, &room);
+    if (dx->data)
+        table = op_factor(call, &call->in[TABLE], width, &room);
     tile_zero(call->pass->kernels, dtable);
     for (int64_t r = 0; r < rows; r += ROWS_AT_ONCE) {
         int64_t n = rows - r < ROWS_AT_ONCE ? rows - r : ROWS_AT_ONCE;
@@ -98,12 +101,17 @@ static void head_backward(const struct op_call *call)
 static size_t scratch_bytes(const struct op_call *call, bool back)
 {
     size_t classes = (size_t)classes_of(call->node), rows = (size_t)call->out[0].count;
-    size_t bytes = op_factor_bytes(call, &call->in[X]) + op_factor_bytes(call, &call->in[TABLE]);
+    size_t bytes = op_factor_input_bytes(call, X, back) + op_factor_input_bytes(call, TABLE, back);
     rows = rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
     if (!back)
         return bytes;
     return bytes + room_rounded(rows * classes * wk_dtype_bytes(call->compute)) +
            room_rounded(classes * sizeof(float));
+}
+
+static unsigned head_keeps(const struct node *node)
+{
+    return op_product_keeps(node, X, TABLE) | OP_IN(TARGETS) | OP_OUT(PROBS);
 }
 
 static void head_cost(const struct op_call *call, bool back, struct op_cost *ret)
@@ -131,6 +139,7 @@ const struct op_row op_head_cross_entropy = {
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,
     .shape = head_shape,
     .keeps = OP_IN(X) | OP_IN(TABLE) | OP_IN(TARGETS) | OP_OUT(PROBS),
+    .keeps_of = head_keeps,
     .differentiable = OP_IN(X) | OP_IN(TABLE),
     .index_input = 1 + TARGETS,
     .index_ignores = true,

@@ -16,6 +16,7 @@ const struct op_row op_layer_norm = {
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,
     .shape = norm_shape,
     .keeps = OP_IN(0) | OP_IN(1) | OP_OUT(1) | OP_OUT(2),
+    .keeps_of = norm_keeps,
     .differentiable = OP_IN(0) | OP_IN(1) | OP_IN(2),
     .scratch_bytes = norm_scratch,
     .cost = norm_cost,

@@ -231,7 +231,7 @@ static size_t scratch_bytes(const struct op_call *call, bool back)
     const struct op_tensor *y = &call->out[0];
     size_t bytes = back ? op_factor_bytes(call, &call->d_out) : 0;
     for (int i = 0; i < LINEAR_WEIGHTS + WEIGHTS; i++)
-        bytes += op_factor_bytes(call, &call->in[i]);
+        bytes += op_factor_input_bytes(call, i, back);
     if (back || y->type == WK_F32)
         return bytes;
     return bytes + ROWS_AT_ONCE * sizeof(float) * (size_t)y->shape[y->dims - 1];

@@ -120,10 +120,15 @@ static void matmul_backward(const struct op_call *call)
 static size_t scratch_bytes(const struct op_call *call, bool back)
 {
     struct batch size = batch_of(call);
-    size_t bytes = op_factor_bytes(call, &call->in[A]) + op_factor_bytes(call, &call->in[B]);
+    size_t bytes = op_factor_input_bytes(call, A, back) + op_factor_input_bytes(call, B, back);
     if (back)
         return bytes + op_factor_bytes(call, &call->d_out);
     return bytes + (tensor_is_low(&call->out[0]) ? (size_t)(size.m * size.n) * sizeof(float) : 0);
+}
+
+static unsigned matmul_keeps(const struct node *node)
+{
+    return op_product_keeps(node, A, B);
 }
 
 static void matmul_cost(const struct op_call *call, bool back, struct op_cost *ret)
@@ -152,6 +157,7 @@ const struct op_row op_matmul = {
     .cuts = OP_CUT_SAMPLES,
     .shape = matmul_shape,
     .keeps = OP_IN(A) | OP_IN(B),
+    .keeps_of = matmul_keeps,
     .differentiable = OP_IN(A) | OP_IN(B),
     .factors = OP_IN(A) | OP_IN(B),
     .scratch_bytes = scratch_bytes,

@@ -45,6 +45,13 @@ int norm_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
+/* The bias alone needs nothing. */
+unsigned norm_keeps(const struct node *node)
+{
+    bool reads = node->in[X]->trains || node->in[WEIGHT]->trains;
+    return reads ? node->row->keeps : 0;
+}
+
 /* Weight, bias, their gradients if they are not wanted, and a tile of rows twice. */
 size_t norm_scratch(const struct op_call *call, bool back)
 {
@@ -126,10 +133,25 @@ static float *vector_gradient(const struct op_call *call, int input, float *room
     return room;
 }
 
+/* In the kernels' order of sums. */
+static void bias_back(const struct op_call *call)
+{
+    const struct kernel_table *kernels = call->pass->kernels;
+    const struct op_tensor *dbias = &call->d_in[BIAS];
+    int64_t width = width_of(call);
+    tile_zero(kernels, dbias);
+    for (int64_t at = 0; dbias->data && at < call->d_out.count; at += width)
+        kernels->add(dbias->data, (const float *)call->d_out.data + at, (size_t)width);
+}
+
 void norm_over_rows_back(const struct op_call *call)
 {
     const struct kernel_table *kernels = call->pass->kernels;
     const struct op_tensor *x = &call->in[X], *dx = &call->d_in[X];
+    if (!dx->data && !call->d_in[WEIGHT].data) {
+        bias_back(call);
+        return;
+    }
     uint8_t *room = call->scratch;
     struct kernel_norm all = kernel_of(call, &room);
     int64_t width = all.width, rows = call->d_out.count / width;

@@ -12,6 +12,7 @@ struct norm_attributes {
 };
 
 int norm_shape(struct op_signature *s, struct error *err);
+unsigned norm_keeps(const struct node *node);
 size_t norm_scratch(const struct op_call *call, bool back);
 void norm_cost(const struct op_call *call, bool back, struct op_cost *ret);
 void norm_over_rows(const struct op_call *call);

@@ -15,6 +15,7 @@ const struct op_row op_rms_norm = {
     .cuts = OP_CUT_SAMPLES | OP_CUT_LENGTH,
     .shape = norm_shape,
     .keeps = OP_IN(0) | OP_IN(1) | OP_OUT(1),
+    .keeps_of = norm_keeps,
     .differentiable = OP_IN(0) | OP_IN(1),
     .scratch_bytes = norm_scratch,
     .cost = norm_cost,

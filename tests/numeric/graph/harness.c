@@ -454,6 +454,20 @@ void trial_poison(struct trial *t, unsigned keeps)
     }
 }
 
+/* As a launch describes it (run_describe). */
+void trial_forget(struct trial *t, unsigned keeps)
+{
+    for (int i = 0; i < t->node->n_in; i++) {
+        if (!t->node->in[i] || (keeps & OP_IN(i)))
+            continue;
+        t->call.in[i] = tensor_of(t, t->node->in[i], t->node->in[i]->type);
+    }
+    for (int i = 0; i < t->node->n_out; i++) {
+        if (!(keeps & OP_OUT(i)))
+            t->call.out[i].data = NULL;
+    }
+}
+
 double *trial_reference(const struct trial *t, int input, int64_t element, double by)
 {
     struct reference r = {.c = t->c, .call = &t->call, .samples = t->options.samples};

@@ -110,8 +110,9 @@ unsigned trial_passed(const struct trial *trial);
 /* Values that backward reads. */
 unsigned trial_keeps(const struct trial *trial);
 
-/* Fill what is not in `keeps` with NaN. */
+/* Fill what is not in `keeps` with NaN; take it away. */
 void trial_poison(struct trial *trial, unsigned keeps);
+void trial_forget(struct trial *trial, unsigned keeps);
 
 /* An element in double, whatever the type. */
 double tensor_value(const struct op_tensor *tensor, int64_t i);

@@ -173,6 +173,93 @@ Test(graph_table, keeps_is_all_that_backward_reads)
     }
 }
 
+static void train_alone(struct trial *t, int input)
+{
+    for (int i = 0; i < t->node->n_in; i++) {
+        if (t->node->in[i])
+            t->node->in[i]->trains = i == input;
+    }
+}
+
+/* Where only one input is trained, what the others' gradients need is neither kept nor read. Kept
+ * values are as they are; the rest has no memory, as in a pass. */
+static void check_alone(const struct op_case *c, const struct trial_options *options)
+{
+    struct trial t = trial_new(c, options);
+    unsigned gradients = trial_gradients(&t), params = trial_params(&t), all = trial_keeps(&t);
+    trial_forward(&t);
+    trial_backward(&t, gradients, params);
+    for (int i = 0; runs(&t) && i < t.node->n_in; i++) {
+        struct trial u = trial_new(c, options);
+        if (gradients & OP_IN(i)) {
+            trial_forward(&u);
+            train_alone(&u, i);
+            unsigned keeps = trial_keeps(&u);
+            cr_expect(!(keeps & ~all), "%s: input %d keeps more alone", case_name(c), i);
+            trial_forget(&u, keeps);
+            trial_backward(&u, OP_IN(i), params);
+            cr_expect(same_bits(&t.call.d_in[i], &u.call.d_in[i]), "%s: input %d alone",
+                      case_name(c), i);
+        }
+        trial_free(&u);
+    }
+    trial_free(&t);
+}
+
+Test(graph_table, an_input_alone_needs_no_more_than_it_keeps)
+{
+    EACH_CASE(c)
+    {
+        check_alone(c, &(struct trial_options){.samples = SAMPLES});
+        check_alone(
+            c, &(struct trial_options){.samples = SAMPLES, .in_type = WK_BF16, .compute = WK_BF16});
+    }
+}
+
+/* What is kept for one input's gradient alone: OP_IN and OP_OUT bits. */
+static unsigned kept_for(const char *row, int input)
+{
+    EACH_CASE(c)
+    {
+        if (strcmp(c->row, row))
+            continue;
+        struct trial t = trial_new(c, &(struct trial_options){.samples = SAMPLES});
+        train_alone(&t, input);
+        unsigned keeps = trial_keeps(&t);
+        trial_free(&t);
+        return keeps;
+    }
+    cr_expect(false, "%s has no case", row);
+    return 0;
+}
+
+Test(graph_table, frozen_weights_keep_no_inputs)
+{
+    static const struct {
+        const char *row;
+        int trained;
+        unsigned kept;
+    } rows[] = {
+        {"linear", 0, OP_IN(1) | OP_IN(2) | OP_IN(3)},
+        {"conv2d", 0, OP_IN(1)},
+        {"conv2d", 1, OP_IN(0)},
+        {"conv2d", 2, 0},
+        {"matmul", 0, OP_IN(1)},
+        {"matmul", 1, OP_IN(0)},
+        {"multiply", 0, OP_IN(1)},
+        {"multiply", 1, OP_IN(0)},
+        {"head_cross_entropy", 0, OP_IN(1) | OP_IN(2) | OP_OUT(1)},
+        {"head_cross_entropy", 1, OP_IN(0) | OP_IN(2) | OP_OUT(1)},
+        {"layer_norm", 0, OP_IN(0) | OP_IN(1) | OP_OUT(1) | OP_OUT(2)},
+        {"layer_norm", 2, 0},
+        {"group_norm", 2, 0},
+        {"batch_norm", 4, 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        cr_expect_eq(kept_for(rows[i].row, rows[i].trained), rows[i].kept, "%s for input %d",
+                     rows[i].row, rows[i].trained);
+}
+
 /* Another run, at other alignments, has the same bits. */
 Test(graph_table, runs_repeat_at_any_address)
 {

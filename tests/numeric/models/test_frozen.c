@@ -10,6 +10,7 @@
 #include "tests/lib/check.h"
 
 enum { SAMPLES = 4, WIDTH = 6, LAYERS = 4, KINDS = 3, FROZEN_LAYER = 2 };
+enum { VALUES = 256 }; /* of an input of a sample, at most */
 
 /* Layers in blocks of their own; the first and the third are frozen if `freezes`. */
 static struct wk_model *model_new(bool freezes)
@@ -79,17 +80,23 @@ struct memory {
     float *params, *grads;
 };
 
+static void memory_free(struct memory *memory)
+{
+    free(memory->params);
+    free(memory->grads);
+}
+
 /* The gradients of one pass; the caller frees the memory. */
 static struct memory pass_of(struct wk_model *model)
 {
-    float values[SAMPLES * WIDTH];
+    static float values[SAMPLES * VALUES];
     int32_t labels[SAMPLES];
     struct memory memory = {calloc(model->count, sizeof(float)),
                             calloc(model_trained_count(model), sizeof(float))};
     double loss;
     CHECK(model_bind(model, memory.params, memory.grads) == 0);
     CHECK(wk_model_init(model, 3) == 0);
-    for (uint64_t i = 0; i < SAMPLES * WIDTH; i++)
+    for (uint64_t i = 0; i < SAMPLES * VALUES; i++)
         values[i] = (float)random_uniform(1, i);
     for (int i = 0; i < SAMPLES; i++)
         labels[i] = i % KINDS;
@@ -115,10 +122,78 @@ static void the_others_have_the_same_gradients(void)
     }
     wk_model_free(some);
     wk_model_free(all);
-    free(one.params);
-    free(one.grads);
-    free(other.params);
-    free(other.grads);
+    memory_free(&one);
+    memory_free(&other);
+}
+
+enum { SIDE = 8, CHANNELS = 4, PIXELS = CHANNELS * SIDE * SIDE };
+enum keeper { CONV, LINEAR, MULTIPLY, HEAD, KEEPERS };
+
+/* The layer `keeper` reads what nothing else keeps, for its weight's gradient alone: the weight is
+ * frozen if `freezes`. A layer before it is trained. */
+static struct wk_tensor *keeper_layer(enum keeper keeper, struct wk_tensor *x, bool freezes)
+{
+    struct wk_graph *g = x->graph;
+    const struct wk_param w = {.init = WK_INIT_UNIFORM, .scale = 0.5, .frozen = freezes};
+    struct wk_linear_weights square = {{NULL}, NULL, false};
+    if (keeper == CONV)
+        return wk_op_conv2d(x, wk_graph_param(g, "w", WK_SHAPE(CHANNELS, CHANNELS, 3, 3), &w), NULL,
+                            &(struct wk_conv_options){.padding = 1});
+    if (keeper == MULTIPLY)
+        return wk_op_multiply(x, wk_graph_param(g, "w", WK_SHAPE(CHANNELS, SIDE, SIDE), &w));
+    if (keeper != LINEAR)
+        return x;
+    square.weight[0] = wk_graph_param(g, "w", WK_SHAPE(PIXELS, PIXELS), &w);
+    return wk_op_linear(wk_op_reshape(x, WK_SHAPE(WK_SAMPLES, PIXELS)), &square);
+}
+
+static struct wk_model *keeper_new(enum keeper keeper, bool freezes)
+{
+    struct wk_model *model = NULL;
+    struct wk_graph *g = wk_graph_new("keeper");
+    struct wk_shape image = WK_SHAPE(WK_SAMPLES, CHANNELS, SIDE, SIDE);
+    struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, PIXELS));
+    struct wk_tensor *label = wk_graph_input(g, "label", WK_I32, WK_SHAPE(WK_SAMPLES));
+    const struct wk_param w = {.init = WK_INIT_UNIFORM, .scale = 0.5, .frozen = freezes};
+    x = wk_op_reshape(wk_op_silu(wk_layer_linear(x, "up", PIXELS)), image);
+    x = wk_op_reshape(keeper_layer(keeper, x, freezes), WK_SHAPE(WK_SAMPLES, PIXELS));
+    if (keeper == HEAD)
+        x = wk_op_head_cross_entropy(x, wk_graph_param(g, "w", WK_SHAPE(KINDS, PIXELS), &w), label,
+                                     NULL);
+    else
+        x = wk_op_cross_entropy(wk_op_slice(x, 1, 0, KINDS), label, NULL);
+    wk_graph_loss(g, "loss", x, NULL);
+    CHECK(wk_graph_model(g, &model) == 0);
+    return model;
+}
+
+static size_t region_of(struct wk_model *model)
+{
+    struct trace_options trace = {.trains = true};
+    struct plan *plan;
+    CHECK(pass_plan(graph_model_of(model), &trace, &(struct sizes){SAMPLES, 1, 1}, &plan, NULL) ==
+          0);
+    return plan->region_bytes;
+}
+
+static void what_only_a_frozen_weight_needs_is_not_kept(void)
+{
+    for (int keeper = 0; keeper < KEEPERS; keeper++) {
+        struct wk_model *frozen = keeper_new((enum keeper)keeper, true);
+        struct wk_model *all = keeper_new((enum keeper)keeper, false);
+        struct memory one = pass_of(frozen), other = pass_of(all);
+        size_t less = region_of(frozen), more = region_of(all);
+        printf("keeper %d: %zu bytes, %zu with its weight trained\n", keeper, less, more);
+        CHECK(keeper == HEAD ? less < more : less + SAMPLES * PIXELS * sizeof(float) <= more);
+        for (int i = 0; i < model_trained(frozen); i++) {
+            const struct param *a = &frozen->params[i], *b = model_param(all, a->name);
+            CHECK(memcmp(a->grad, b->grad, a->count * sizeof(float)) == 0);
+        }
+        wk_model_free(frozen);
+        wk_model_free(all);
+        memory_free(&one);
+        memory_free(&other);
+    }
 }
 
 /* By pattern, as a program does with a model that it has not built: the same model. */
@@ -137,10 +212,8 @@ static void patterns_freeze_and_thaw(void)
     struct memory one = pass_of(model), other = pass_of(built);
     CHECK(memcmp(one.grads, other.grads, model_trained_count(model) * sizeof(float)) == 0);
     CHECK(wk_model_freeze(model, "bias", false) == WK_ESTATE);
-    free(one.params);
-    free(one.grads);
-    free(other.params);
-    free(other.grads);
+    memory_free(&one);
+    memory_free(&other);
     wk_model_free(model);
     wk_model_free(built);
     model = model_new(true);
@@ -158,6 +231,7 @@ int main(int argc, char **argv)
         CHECK_CASE(frozen_ones_are_last),
         CHECK_CASE(what_leads_to_nothing_is_left_out),
         CHECK_CASE(the_others_have_the_same_gradients),
+        CHECK_CASE(what_only_a_frozen_weight_needs_is_not_kept),
         CHECK_CASE(patterns_freeze_and_thaw),
         {0},
     };
