@@ -37,6 +37,7 @@ void emit_fini(struct emitter *e)
     free(e->value[1]);
     free(e->type);
     free(e->kept);
+    free(e->joined);
     free(e->grads);
     free(e->storages);
     free(e->sharers);

@@ -25,10 +25,11 @@ struct emitter {
     struct plan *plan;
     const int *blocks;
     /* [tensors] */
-    int *value[2];       /* of the forward pass, and of what is computed again; -1: none */
-    enum wk_dtype *type; /* in which it is kept */
-    bool *kept;          /* a backward kernel reads it */
-    struct grad *grads;  /* also of parameters */
+    int *value[2];              /* of the forward pass, and of what is computed again; -1: none */
+    enum wk_dtype *type;        /* in which it is kept */
+    bool *kept;                 /* a backward kernel reads it */
+    const struct node **joined; /* [works]: for a sum and the norm after it (join.h), or NULL */
+    struct grad *grads;         /* also of parameters */
     /* [storages] */
     struct storage *storages;
     int *sharers; /* gradients in it that are still to be read */
@@ -62,6 +63,10 @@ void emit_kernel(struct emitter *emitter, struct launch *launch);
 
 /* The kernel of a work, or its memory for a view. `again`: once more, for the backward pass. */
 void emit_forward(struct emitter *emitter, const struct work *work, bool again);
+
+/* Nothing reads `in` but this work, and out[0] may be in its memory. */
+bool emit_is_free_for(const struct emitter *emitter, const struct work *work,
+                      const struct wk_tensor *in);
 
 /* Count what each gradient waits for. Call before the first emit_backward. */
 void emit_count_uses(struct emitter *emitter);

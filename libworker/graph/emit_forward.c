@@ -24,8 +24,7 @@ void emit_kernel(struct emitter *e, struct launch *launch)
     emit_launch(e, launch);
 }
 
-/* Nothing reads it but this work, and it may change it. */
-static bool is_free_for(const struct emitter *e, const struct work *work, struct wk_tensor *in)
+bool emit_is_free_for(const struct emitter *e, const struct work *work, const struct wk_tensor *in)
 {
     if (!in || in->kind != TENSOR_VALUE || in->node->row->view || e->kept[in->id] ||
         e->trace.users[in->id] != 1 || e->type[in->id] != e->type[work->out[0]->id])
@@ -85,7 +84,7 @@ void emit_forward(struct emitter *e, const struct work *work, bool again)
         struct wk_tensor *out = work->out[i];
         if (!out)
             continue;
-        bool in_place = i == 0 && row->in_place && is_free_for(e, work, work->in[0]);
+        bool in_place = i == 0 && row->in_place && emit_is_free_for(e, work, work->in[0]);
         int storage = in_place ? e->plan->values[launch.in[0]].storage : -1;
         launch.out[i] = emit_value(e, out, e->type[out->id], storage);
         e->value[again ? 1 : 0][out->id] = launch.out[i];

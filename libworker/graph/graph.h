@@ -22,7 +22,7 @@ enum {
     GRAPH_LENGTH_MAX = 1 << 20,
     GRAPH_NAMED_MAX = 64, /* inputs, outputs and losses, each */
     NODE_INPUTS_MAX = 8,
-    NODE_OUTPUTS_MAX = 3, /* the result, then what backward keeps beside it */
+    NODE_OUTPUTS_MAX = 4, /* the result, then what backward keeps beside it */
 };
 
 enum tensor_kind { TENSOR_INPUT, TENSOR_PARAM, TENSOR_BUFFER, TENSOR_VALUE };

@@ -7,19 +7,29 @@
 #include "libworker/graph/op.h"
 #include "libworker/graph/types.h"
 
-static void note_launch(const struct plan *plan, const struct launch *launch,
-                        struct training_pass *pass)
+/* The node's result is the launch's value `out`. */
+static void note_node(const struct plan *plan, const struct launch *launch, int out,
+                      struct training_pass *pass)
 {
-    struct node_pass *node = &pass->nodes[launch->node->id];
+    const struct node *node = launch->sum && !out ? launch->sum : launch->node;
+    struct node_pass *pass_of = &pass->nodes[node->id];
     if (launch->again) {
-        node->again = true;
+        pass_of->again = true;
         pass->n_again++;
         return;
     }
-    node->runs = true;
-    node->type = plan->values[launch->out[0]].type;
-    if (launch->node->row->factors)
-        node->products = types_compute(launch->node, plan->options.compute);
+    pass_of->runs = true;
+    pass_of->type = plan->values[launch->out[out]].type;
+    if (node->row->factors)
+        pass_of->products = types_compute(node, plan->options.compute);
+}
+
+static void note_launch(const struct plan *plan, const struct launch *launch,
+                        struct training_pass *pass)
+{
+    note_node(plan, launch, 0, pass);
+    if (launch->sum)
+        note_node(plan, launch, 1, pass);
 }
 
 /* A view has the type of what it is a view of. */

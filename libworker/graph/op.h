@@ -85,8 +85,9 @@ struct op_row {
      * never computed again. */
     enum op_meeting meets;
 
-    bool view;     /* out[0] is in[0]'s memory in another shape: no forward kernel */
-    bool in_place; /* out[0] may be in[0]'s memory where nothing else needs it */
+    bool after_add; /* a sum and this operation of it may be one launch (join.h) */
+    bool view;      /* out[0] is in[0]'s memory in another shape: no forward kernel */
+    bool in_place;  /* out[0] may be in[0]'s memory where nothing else needs it */
 
     size_t (*scratch_bytes)(const struct op_call *call, bool backward);           /* NULL: none */
     void (*cost)(const struct op_call *call, bool backward, struct op_cost *ret); /* NULL: bytes */

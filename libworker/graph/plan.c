@@ -5,6 +5,7 @@
 #include <worker/error.h>
 
 #include "common/base/parse.h"
+#include "libworker/graph/join.h"
 #include "libworker/graph/schedule.h"
 
 static int no_memory(struct error *err)
@@ -110,7 +111,7 @@ int plan_new(const struct wk_graph *graph, const struct plan_options *options, c
     plan->graph = graph;
     int rc = emit_init(&emitter, graph, plan, blocks, err);
     if (!rc) {
-        rc = fill(&emitter, err);
+        rc = join_find(&emitter) ? no_memory(err) : fill(&emitter, err);
         emit_fini(&emitter);
     }
     if (rc)
@@ -126,5 +127,6 @@ void plan_free(struct plan *plan)
         return;
     free(plan->launches);
     free(plan->values);
+    free(plan->joined);
     free(plan);
 }

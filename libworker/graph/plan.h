@@ -70,6 +70,7 @@ struct launch {
     bool again;    /* of FORWARD: computed again for the backward pass */
     int index;
     const struct node *node;
+    const struct node *sum; /* of a launch for two nodes (join.h): the other one, or NULL */
     /* Numbers of values, -1 for none. d_in follows op_call.h; `add` has a bit for each. */
     int in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX], d_in[NODE_INPUTS_MAX], d_out;
     unsigned add;
@@ -84,6 +85,7 @@ struct plan_options {
     enum wk_recompute recompute;
     int64_t within;   /* bytes of the region at most, of WK_RECOMPUTE_WITHIN */
     int64_t capacity; /* positions in the cache of decoding */
+    bool apart;       /* sums and norms are launches of their own: the device has no other kernel */
 };
 
 struct plan {
@@ -93,6 +95,7 @@ struct plan {
     struct plan_value *values;
     int n_launches, n_forward, n_values;
     int launches_capacity, values_capacity;
+    struct node *joined; /* nodes for two of the graph each (join.h) */
     size_t region_bytes;
     double again_flop;            /* of what is computed again */
     size_t cache_bytes;           /* of decoding: memory that lasts from pass to pass of a text */

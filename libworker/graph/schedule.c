@@ -5,6 +5,7 @@
 #include <worker/error.h>
 
 #include "libworker/graph/freeze.h"
+#include "libworker/graph/join.h"
 
 enum turn_kind { TURN_FORWARD, TURN_AGAIN, TURN_SEED, TURN_BACKWARD };
 
@@ -12,6 +13,7 @@ enum turn_kind { TURN_FORWARD, TURN_AGAIN, TURN_SEED, TURN_BACKWARD };
 struct turn {
     enum turn_kind kind;
     const struct work *work; /* NULL: of a seed */
+    bool joined;             /* with the work after it */
     int loss;
 };
 
@@ -24,9 +26,9 @@ struct turns {
     int *starts; /* [blocks + 1]: the first work of each block */
 };
 
-static void add_turn(struct turns *turns, enum turn_kind kind, const struct work *work, int loss)
+static void add_turn(struct turns *turns, const struct turn *turn)
 {
-    turns->list[turns->n++] = (struct turn){kind, work, loss};
+    turns->list[turns->n++] = *turn;
 }
 
 /* The works [first, end) of a block. */
@@ -59,8 +61,24 @@ static void sort_again(const struct emitter *e, struct turns *turns)
 static void list_forward(const struct emitter *e, struct turns *turns, struct range range)
 {
     turns->n = 0;
-    for (int i = range.first; i < range.end; i++)
-        add_turn(turns, TURN_FORWARD, &e->trace.works[i], 0);
+    for (int i = range.first; i < range.end; i++) {
+        struct turn turn = {.kind = TURN_FORWARD, .work = &e->trace.works[i]};
+        turn.joined = join_fits(e, turn.work, false);
+        add_turn(turns, &turn);
+        i += turn.joined ? 1 : 0;
+    }
+}
+
+/* What is computed again before the backward kernel of work `i`. */
+static void list_again(const struct emitter *e, struct turns *turns, int i)
+{
+    for (int k = turns->first_again[i], next; k >= 0; k = next) {
+        struct turn turn = {.kind = TURN_AGAIN, .work = &e->trace.works[k]};
+        next = turns->next_again[k];
+        turn.joined = next == k + 1 && join_fits(e, turn.work, true);
+        next = turn.joined ? turns->next_again[next] : next;
+        add_turn(turns, &turn);
+    }
 }
 
 static void list_backward(const struct emitter *e, struct turns *turns, struct range range,
@@ -69,13 +87,13 @@ static void list_backward(const struct emitter *e, struct turns *turns, struct r
     turns->n = 0;
     for (int i = e->graph->n_losses - 1; i >= 0; i--) {
         if (e->trace.same[e->graph->losses[i].losses->id]->block == block)
-            add_turn(turns, TURN_SEED, NULL, i);
+            add_turn(turns, &(struct turn){.kind = TURN_SEED, .loss = i});
     }
     for (int i = range.end - 1; i >= range.first; i--) {
-        for (int k = turns->first_again[i]; k >= 0; k = turns->next_again[k])
-            add_turn(turns, TURN_AGAIN, &e->trace.works[k], 0);
-        if (emit_has_backward(e, &e->trace.works[i]))
-            add_turn(turns, TURN_BACKWARD, &e->trace.works[i], 0);
+        const struct work *work = &e->trace.works[i];
+        list_again(e, turns, i);
+        if (emit_has_backward(e, work))
+            add_turn(turns, &(struct turn){.kind = TURN_BACKWARD, .work = work});
     }
 }
 
@@ -136,10 +154,11 @@ static void emit_turn(struct emitter *e, const struct turn *turn)
 {
     switch (turn->kind) {
     case TURN_FORWARD:
-        emit_forward(e, turn->work, false);
-        return;
     case TURN_AGAIN:
-        emit_forward(e, turn->work, true);
+        if (turn->joined)
+            join_emit(e, turn->work, turn->kind == TURN_AGAIN);
+        else
+            emit_forward(e, turn->work, turn->kind == TURN_AGAIN);
         return;
     case TURN_SEED:
         emit_seed(e, turn->loss);

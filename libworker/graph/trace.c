@@ -90,6 +90,16 @@ static void count_users(struct trace *trace)
     }
 }
 
+static void note_last(struct trace *trace)
+{
+    for (int i = 0; i < trace->n; i++) {
+        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
+            if (trace->works[i].in[k])
+                trace->last[tensor_base(trace->works[i].in[k])->id] = i;
+        }
+    }
+}
+
 bool trace_is_root(const struct wk_graph *graph, const struct trace *trace,
                    const struct wk_tensor *tensor)
 {
@@ -160,14 +170,17 @@ int trace_init(struct trace *trace, const struct wk_graph *graph,
     int *made = malloc(tensors * sizeof(*made));
     *trace = (struct trace){.works = calloc(nodes, sizeof(*trace->works)),
                             .users = calloc(tensors, sizeof(*trace->users)),
+                            .last = malloc(tensors * sizeof(*trace->last)),
                             .same = calloc(tensors, sizeof(struct wk_tensor *))};
-    bool has = needed && made && trace->works && trace->users && trace->same;
+    bool has = needed && made && trace->works && trace->users && trace->last && trace->same;
     if (has) {
         mark(graph, options, needed);
         list_works(trace, graph, options, needed);
         count_users(trace);
         memset(made, -1, tensors * sizeof(*made));
         fuse_residuals(graph, trace, made);
+        memset(trace->last, -1, tensors * sizeof(*trace->last));
+        note_last(trace);
     }
     free(needed);
     free(made);
@@ -181,6 +194,7 @@ void trace_fini(struct trace *trace)
 {
     free(trace->works);
     free(trace->users);
+    free(trace->last);
     free(trace->same);
     *trace = (struct trace){0};
 }

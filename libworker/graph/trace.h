@@ -34,6 +34,7 @@ struct trace {
     struct work *works; /* [n], in build order */
     int n;
     int *users;              /* [tensors]: works that read it */
+    int *last;               /* [tensors]: the last work that reads its memory, or -1 */
     struct wk_tensor **same; /* [tensors]: what it is after rewriting; itself for most */
 };
 

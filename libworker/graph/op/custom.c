@@ -9,7 +9,7 @@
 #include "libworker/graph/op/rule.h"
 
 _Static_assert((int)WK_OP_INPUTS_MAX == (int)NODE_INPUTS_MAX, "the same inputs");
-_Static_assert(1 + (int)WK_OP_SAVED_MAX == (int)NODE_OUTPUTS_MAX, "the same outputs");
+_Static_assert(1 + (int)WK_OP_SAVED_MAX <= (int)NODE_OUTPUTS_MAX, "outputs of its own");
 enum { ROWS_IN = OP_IN(1), ROWS_OUT = OP_OUT(1) };
 _Static_assert(WK_OP_IN(1) == ROWS_IN && WK_OP_OUT(1) == ROWS_OUT, "the same bits");
 

@@ -18,6 +18,7 @@ const struct op_row op_layer_norm = {
     .keeps = OP_IN(0) | OP_IN(1) | OP_OUT(1) | OP_OUT(2),
     .keeps_of = norm_keeps,
     .differentiable = OP_IN(0) | OP_IN(1) | OP_IN(2),
+    .after_add = true,
     .scratch_bytes = norm_scratch,
     .cost = norm_cost,
     .forward = norm_over_rows,

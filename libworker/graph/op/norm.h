@@ -18,4 +18,8 @@ void norm_cost(const struct op_call *call, bool back, struct op_cost *ret);
 void norm_over_rows(const struct op_call *call);
 void norm_over_rows_back(const struct op_call *call);
 
+/* A sum and its norm (add_norm.c). */
+extern const struct op_row op_add_norm;
+enum { ADD_NORM_WEIGHT = 2 };
+
 #endif
