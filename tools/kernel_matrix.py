@@ -6,8 +6,9 @@
 libworker has a table of kernels per instruction set, OpenBLAS one per CPU it knows; another machine
 pairs others than this one. MUSTER_KERNELS and OPENBLAS_CORETYPE choose both here. The subset takes
 each of our tables with OpenBLAS's own choice, and each of OpenBLAS's with our best table, through
-the programs of FEW. --full takes every pair through every program of ctest's label `numeric` and
-the units of nn and optim. A combination that fails is printed with how to run it again.
+the programs of FEW. --full takes that subset through every program of ctest's label `numeric` and
+the units of nn and optim, and every pair through FEW. A combination that fails is printed with how
+to run it again; with --full each pair is printed when it is done.
 """
 import argparse
 import ctypes
@@ -61,12 +62,17 @@ def runnable(table):
     return [name for name, needs in table.items() if set(needs.split()) <= flags()]
 
 
-def pairs(full):
-    """(our table or "", OpenBLAS's kernels or "") to test; "" is what the machine chooses."""
+def plan(full):
+    """[((our table or "", OpenBLAS's kernels or ""), programs)]; "" is what the machine chooses."""
     tables, cores = runnable(TABLES), [core for core in runnable(CORES) if core_taken(core)]
-    if full:
-        return [(table, core) for table in tables for core in [""] + cores]
-    return [(table, "") for table in tables[:-1]] + [("", core) for core in cores]
+    subset = [(table, "") for table in tables[:-1]] + [("", core) for core in cores]
+    if not full:
+        return [(pair, FEW) for pair in subset]
+    return [(pair, ALL) for pair in subset] + [((table, core), FEW) for table in tables[:-1] for core in cores]
+
+
+def describe(pair):
+    return f"{pair[0] or 'the best table'}, OpenBLAS's {pair[1] or 'own choice'}"
 
 
 def environment(pair):
@@ -99,10 +105,18 @@ def run(job):
 
 def matrix(folder, full, jobs):
     """(cases that passed, why others were skipped, what failed) of the tests in a build folder."""
-    chosen = programs(folder, ALL if full else FEW)
-    runs = [(name, command, pair) for pair in pairs(full) for name, command in chosen.items()]
+    chosen = {pattern: programs(folder, pattern) for pattern in ((FEW, ALL) if full else (FEW,))}
+    results = []
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(run, runs))
+        waiting = [(pair, [pool.submit(run, (name, command, pair)) for name, command in chosen[pattern].items()])
+                   for pair, pattern in plan(full)]
+        for pair, futures in waiting:
+            done = [future.result() for future in futures]
+            results += done
+            if full:
+                failed = sum(bool(text) for _, _, text in done)
+                print(f"    {describe(pair)}: {sum(passed for passed, _, _ in done)} passed, "
+                      f"{failed} of {len(done)} programs failed", flush=True)
     return (sum(passed for passed, _, _ in results), [why for _, skipped, _ in results for why in skipped],
             [text for _, _, text in results if text])
 
@@ -115,8 +129,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="only say which pairs there are")
     options = parser.parse_args()
     if options.list:
-        for table, core in pairs(options.full):
-            print(f"{table or 'the best table'}, OpenBLAS's {core or 'own choice'}")
+        for pair, pattern in plan(options.full):
+            print(f"{describe(pair)}{'' if pattern == FEW else ', all numeric tests'}")
         return 0
     passed, skipped, failures = matrix(ROOT / options.build, options.full, options.jobs)
     print("\n".join(failures + skipped + [f"{passed} passed, {len(failures)} programs failed, {len(skipped)} skipped"]))
