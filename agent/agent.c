@@ -6,6 +6,7 @@
 #include "agent/core/step.h"
 #include "agent/driver.h"
 #include "agent/link/coordinator_link.h"
+#include "agent/link/report_socket.h"
 #include "agent/link/wire.h"
 #include "agent/link/worker_socket.h"
 #include "agent/outbox.h"
@@ -39,6 +40,7 @@ struct agent {
     struct agent_core *core;
     struct coordinator_link *link;
     struct worker_socket *socket;
+    struct report_socket *reports;
     struct outbox outbox;
     struct agent_driver driver;
 };
@@ -51,6 +53,20 @@ static struct agent_driver *driver_of(void *arg)
 
 /* Events of the launcher */
 
+/* Of a worker that an earlier agent started, where its programs were told. */
+static void open_reports(struct agent *agent, const struct worker_key *key)
+{
+    struct error err = {0};
+    char path[REPORT_SOCKET_MAX_BYTES];
+    struct launcher *launcher = agent->launcher;
+    int64_t owner = launcher->owner ? launcher->owner(launcher->self, key) : -1;
+    if (report_socket_path(agent->reports, key, path) == E_NOT_FOUND)
+        return;
+    if (report_socket_open(agent->reports, key, owner, &err))
+        log_warn(agent->log, "a worker's programs cannot report", log_str("job", key->job),
+                 log_str("reason", err.text));
+}
+
 static void on_found(void *arg, const struct worker_found *found)
 {
     struct agent *agent = arg;
@@ -59,6 +75,8 @@ static void on_found(void *arg, const struct worker_found *found)
              log_str("job", found->key.job), log_int("uid", (int64_t)found->key.uid),
              log_int("pid", found->pid));
     agent_driver_step(&agent->driver, &event);
+    if (!found->exited)
+        open_reports(agent, &found->key);
     if (found->exited)
         outbox_ended(&agent->outbox, &found->key);
     else
@@ -228,6 +246,12 @@ static void on_metric(void *arg, const struct metric *metric)
     outbox_metric(&agent->outbox, metric);
 }
 
+static const struct agent_worker *on_worker(void *arg, const struct worker_key *key)
+{
+    struct agent *agent = arg;
+    return agent_core_find(agent->core, key);
+}
+
 /* Life */
 
 static int copy_options(struct agent *agent, const struct agent_options *o, struct error *err)
@@ -286,7 +310,20 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .event = on_worker_event,
                    .metric = on_metric},
     };
-    return worker_socket_new(&socket, agent->env, agent->loop, &agent->socket, err);
+    rc = worker_socket_new(&socket, agent->env, agent->loop, &agent->socket, err);
+    if (rc)
+        return rc;
+    struct report_options reports = {
+        .prefix = o->report_prefix ? o->report_prefix : "",
+        .node = agent->name,
+        .incarnation = agent->incarnation,
+        .upstream = coordinator_link_client(agent->link),
+        .events = {.arg = agent,
+                   .event = on_worker_event,
+                   .metric = on_metric,
+                   .worker = on_worker},
+    };
+    return report_socket_new(&reports, agent->env, agent->loop, &agent->reports, err);
 }
 
 static void connect_driver(struct agent *agent, const struct agent_options *o)
@@ -299,6 +336,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->launcher = agent->launcher;
     driver->link = agent->link;
     driver->socket = agent->socket;
+    driver->reports = agent->reports;
     driver->outbox = &agent->outbox;
     driver->on_end = o->on_end;
     driver->on_end_arg = o->on_end_arg;
@@ -309,6 +347,8 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
                                        .namespaces = o->namespaces,
                                        .users = o->users,
                                        .socket = worker_socket_url(agent->socket),
+                                       .reports = agent->reports,
+                                       .log = agent->log,
                                        .launcher = agent->launcher};
     agent_driver_init(driver);
 }
@@ -365,6 +405,7 @@ void agent_free(struct agent *agent)
     if (!agent)
         return;
     agent_driver_fini(&agent->driver);
+    report_socket_free(agent->reports);
     worker_socket_free(agent->socket);
     coordinator_link_free(agent->link);
     if (agent->launcher_open)

@@ -22,12 +22,13 @@ struct agent_core;
 struct namespaces;
 struct users;
 
-struct agent_options {       /* borrowed until agent_new returns, `log` for life */
-    const char *name;        /* [a-z0-9][a-z0-9.-]{0,62} */
-    const char *coordinator; /* URL */
-    const char *token;       /* of role agent */
-    const char *hub_url;     /* address for workers: "ipc:///.../hub.sock" */
-    const char *address;     /* address for other nodes */
+struct agent_options {         /* borrowed until agent_new returns, `log` for life */
+    const char *name;          /* [a-z0-9][a-z0-9.-]{0,62} */
+    const char *coordinator;   /* URL */
+    const char *token;         /* of role agent */
+    const char *hub_url;       /* address for workers: "ipc:///.../hub.sock" */
+    const char *report_prefix; /* of the paths of sockets for programs' reports; NULL = none */
+    const char *address;       /* address for other nodes */
     const char *version;
     uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
     struct cores cores;             /* for pinning workers by their slots; copied */

@@ -171,7 +171,7 @@ struct program {
     struct identity identity;
     char coordinator[NET_ADDRESS_MAX]; /* in the transport's form */
     char address[128];
-    char hub_url[PLACE_SOCKET_MAX + 16];
+    char hub_url[PLACE_SOCKET_MAX + 16], report_prefix[PLACE_SOCKET_MAX];
     char exe[PATH_MAX];
     struct users users;
     struct agent_options options;
@@ -262,6 +262,8 @@ static int find_place(struct program *p, struct error *err)
         rc = lock_dir(p, err);
     if (!rc)
         rc = place_hub_url(p->dir, p->users.change, p->hub_url, sizeof(p->hub_url), err);
+    if (!rc)
+        place_report_prefix(p->hub_url, p->report_prefix);
     if (!rc && address)
         rc = str_copy(p->address, sizeof(p->address), address);
     else if (!rc)
@@ -498,6 +500,7 @@ static int build_agent(struct program *p, struct error *err)
     p->options.coordinator = p->coordinator;
     p->options.token = p->identity.token;
     p->options.hub_url = p->hub_url;
+    p->options.report_prefix = p->report_prefix;
     p->options.address = p->address;
     p->options.version = MUSTER_VERSION;
     p->options.environment = place_environment(p->users.change, &p->arena);

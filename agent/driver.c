@@ -59,11 +59,15 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
         break;
     case AGENT_ACTION_FORGET:
         outbox_forget(driver->outbox, &action->key);
+        report_socket_close(driver->reports, &action->key);
         launcher->forget(launcher->self, &action->key);
         break;
     case AGENT_ACTION_ANSWER:
     case AGENT_ACTION_REFUSE:
-        worker_socket_answer(driver->socket, action);
+        if (report_socket_owns(action->request))
+            report_socket_answer(driver->reports, action);
+        else
+            worker_socket_answer(driver->socket, action);
         break;
     case AGENT_ACTION_WAKE_AT:
         loop_timer_set(driver->loop, &driver->tick_timer, action->at_ms, on_tick, driver);
@@ -120,6 +124,7 @@ void agent_driver_step(struct agent_driver *driver, struct agent_event *event)
         step_once(driver, &next);
     }
     driver->stepping = false;
+    report_socket_settle(driver->reports);
     end_if_stopped(driver);
 }
 

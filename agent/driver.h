@@ -9,6 +9,7 @@
 #include "agent/core/event.h"
 #include "agent/core/step.h"
 #include "agent/link/coordinator_link.h"
+#include "agent/link/report_socket.h"
 #include "agent/link/worker_socket.h"
 #include "agent/outbox.h"
 #include "agent/refused.h"
@@ -26,6 +27,7 @@ struct agent_driver { /* the first members are set by its owner */
     struct launcher *launcher;
     struct coordinator_link *link;
     struct worker_socket *socket;
+    struct report_socket *reports;
     struct outbox *outbox;
     struct starter starter;
     void (*on_end)(void *arg, enum agent_end why); /* called once; NULL = not called */

@@ -66,6 +66,13 @@ int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, stru
     return 0;
 }
 
+void place_report_prefix(const char *hub_url, char ret[PLACE_SOCKET_MAX])
+{
+    const char *path = hub_url + strlen("ipc://");
+    int length = (int)(strlen(path) - strlen(".sock"));
+    (void)str_printf(ret, PLACE_SOCKET_MAX, "%.*s-", length, path);
+}
+
 /* Connecting a datagram socket sends nothing; it only asks the routing table. */
 static int route_to(const struct addrinfo *to, char *ret, size_t size)
 {

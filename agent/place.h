@@ -22,6 +22,9 @@ int place_check_name(const char *name, struct error *err);
  * is in the runtime folder (which is made). */
 int place_hub_url(const char *dir, bool other_user, char *ret, size_t size, struct error *err);
 
+/* Sockets for the reports of workers stand beside the hub's: "DIR/hub-" and a name of 12. */
+void place_report_prefix(const char *hub_url, char ret[PLACE_SOCKET_MAX]);
+
 /* The address of this machine on the route to the coordinator; 127.0.0.1 for ipc:// and loopback.
  */
 int place_address(const char *coordinator_url, char *ret, size_t size, struct error *err);

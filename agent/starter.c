@@ -36,10 +36,28 @@ static struct launch_gpus gpus_of(const struct inventory *inventory, const struc
     return gpus;
 }
 
+/* Without it the worker runs all the same: its programs cannot report. */
+static void open_reports(const struct starter *starter, const struct launch *launch,
+                         char ret[REPORT_SOCKET_MAX_BYTES])
+{
+    struct error err = {0};
+    int64_t owner = launch->user ? (int64_t)launch->user->uid : -1;
+    ret[0] = '\0';
+    int rc = report_socket_path(starter->reports, &launch->key, ret);
+    if (rc == E_NOT_FOUND)
+        return;
+    if (rc || report_socket_open(starter->reports, &launch->key, owner, &err)) {
+        log_warn(starter->log, "a worker's programs cannot report", log_str("job", launch->key.job),
+                 log_str("reason", err.text));
+        ret[0] = '\0';
+    }
+}
+
 int starter_start(const struct starter *starter, const struct assignment *a, struct error *err)
 {
     struct arena arena = {0};
     char cores[CORES_TEXT_BYTES];
+    char report_socket[REPORT_SOCKET_MAX_BYTES];
     const char *gpus[INVENTORY_GPUS_MAX];
     const struct inventory *inventory = starter->inventory;
     struct cores_request request = {a->slot, a->slots, inventory->slots, a->cpus};
@@ -75,12 +93,17 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
     facts.user = launch.user;
     if (!rc && launch.user && starter->namespaces)
         rc = check_paths(starter, a, err);
-    if (!rc)
+    if (!rc) {
+        open_reports(starter, &launch, report_socket);
+        facts.report_socket = report_socket;
         rc = environment_build(a, &facts, &arena, &launch.envp, err);
+    }
     if (rc == E_RESOURCE_EXHAUSTED)
         rc = error_recode(err, E_UNAVAILABLE); /* too much was asked: no fault of the node's */
     if (!rc)
         rc = starter->launcher->start(starter->launcher->self, &launch, err);
+    if (rc)
+        report_socket_close(starter->reports, &a->key);
     arena_fini(&arena);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "agent/core/assignment.h"
 #include "agent/device/cores.h"
 #include "agent/device/inventory.h"
+#include "agent/link/report_socket.h"
 #include "agent/supervisor/launcher.h"
 #include "agent/supervisor/namespace.h"
 #include "agent/users.h"
@@ -19,6 +20,8 @@ struct starter {
     const struct namespaces *namespaces; /* for workers of other users; NULL = none */
     struct users *users;                 /* NULL = workers run as the agent */
     const char *socket;                  /* URL of the worker hub */
+    struct report_socket *reports;
+    const struct log *log;
     struct launcher *launcher;
 };
 

@@ -200,6 +200,10 @@ static void show_workers(const Muster__Job *job)
         table_print(&table, stdout, "");
     }
     table_fini(&table);
+    for (size_t i = 0; i < job->n_workers; i++)
+        if (job->workers[i]->reports_dropped)
+            printf("rank %u: %" PRIu64 " reports were dropped, over a limit of docs/report.md\n",
+                   job->workers[i]->rank, job->workers[i]->reports_dropped);
 }
 
 static int run_show(const struct args *args)

@@ -143,6 +143,7 @@ static void set_muster(struct environment *env, const struct assignment *a,
     set_number(env, "MUSTER_GENERATION", a->generation);
     set_number(env, "MUSTER_NODE_RANK", a->node_rank);
     set_variable(env, "MUSTER_WORKER_SOCKET", facts->socket);
+    set_if(env, "MUSTER_REPORT_SOCKET", facts->report_socket);
     set_if(env, "MUSTER_RESUME_FROM", a->resume_from);
     if (a->checkpoint_dir[0]) {
         set_variable(env, "MUSTER_CHECKPOINT_DIR", a->checkpoint_dir);

@@ -60,6 +60,8 @@ struct agent_event {
         struct {
             uint64_t generation, step, total_steps;
             const struct worker_wait *wait; /* NULL = not waiting */
+            uint64_t dropped;               /* reports over a limit, in all; 0 = as before */
+            bool reports;                   /* the program reports without libworker */
         } progress;
         struct {
             uint64_t generation;

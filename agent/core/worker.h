@@ -62,7 +62,9 @@ struct agent_worker { /* read-only outside the core */
     uint64_t broken;
     uint32_t lost_ranks[AGENT_LOST_RANKS_MAX]; /* ascending, in generation `broken` */
     int lost_ranks_count;
-    struct worker_wait wait; /* in its generation, as last reported */
+    struct worker_wait wait;  /* in its generation, as last reported */
+    bool reports;             /* its program reports to this agent, as docs/report.md says */
+    uint64_t reports_dropped; /* and so much of it was over the limits */
     struct worker_exit exit;
     struct worker_stuck stuck; /* count 0 = not stuck */
     char start_error[AGENT_START_ERROR_MAX + 1];

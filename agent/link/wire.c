@@ -259,6 +259,8 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
     if (w->joining)
         ret->endpoint = rpc_text(w->endpoint);
     ret->aware = w->memory.aware;
+    ret->reports = w->reports;
+    ret->reports_dropped = w->reports_dropped;
     ret->step = w->memory.step;
     ret->total_steps = w->memory.total_steps;
     ret->broken = w->broken;

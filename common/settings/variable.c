@@ -25,6 +25,7 @@ static const char *const reserved[] = {
     "MUSTER_UID",
     "MUSTER_GENERATION",
     "MUSTER_WORKER_SOCKET",
+    "MUSTER_REPORT_SOCKET",
     "MUSTER_WORKER_TOKEN",
     "MUSTER_WORKER_TOKEN_FILE",
     "MUSTER_CHECKPOINT_DIR",

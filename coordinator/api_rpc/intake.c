@@ -174,6 +174,8 @@ static int intake_report(const Muster__WorkerStatus *from, struct arena *arena,
         .broken = from->broken,
         .endpoint = from->endpoint,
         .aware = from->aware,
+        .reports = from->reports,
+        .reports_dropped = from->reports_dropped,
         .lost_ranks = from->lost_ranks,
         .lost_ranks_count = (int)from->n_lost_ranks,
         .start_error = from->start_error,
@@ -198,6 +200,8 @@ static void add_metric(struct worker_report *report, const char *name, double va
         report->loss = value;
     else if (strcmp(name, "tokens_per_second") == 0)
         report->tokens_per_second = value;
+    else if (strcmp(name, "checkpoint_seconds") == 0 && value >= 0)
+        report->saved_once_s += value;
     else if (strcmp(name, "profile/checkpoint") == 0 && value >= 0)
         report->saved_s += (value - report->saved_s) / ++report->saved_samples;
 }

@@ -131,6 +131,7 @@ static Muster__Worker *wire_worker(struct arena *arena, const struct job *job,
         ret->step = worker->step;
     }
     ret->generation = worker->generation;
+    ret->reports_dropped = worker->reports_dropped;
     if (worker->state == WORKER_EXITED && !(ret->exit = wire_exit(arena, &worker->exit)))
         return NULL;
     if (worker->state != WORKER_EXITED && worker->wait.waited_ms &&

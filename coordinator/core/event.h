@@ -29,7 +29,8 @@ struct worker_report { /* proto WorkerStatus in the model's types */
     int64_t pid;
     uint64_t generation, joining, step, total_steps, broken;
     const char *endpoint;
-    bool aware;
+    bool aware, reports;
+    uint64_t reports_dropped;
     const uint32_t *lost_ranks;
     int lost_ranks_count;
     const struct collective_wait *wait; /* NULL = not waiting */
@@ -38,8 +39,9 @@ struct worker_report { /* proto WorkerStatus in the model's types */
     int stuck_count;
     const char *start_error;        /* "" = no error */
     double loss, tokens_per_second; /* latest metrics of those names; NAN = none in this report */
-    double saved_s;    /* mean pause for saving, over the steps since the last report */
-    int saved_samples; /* number of steps in that mean */
+    double saved_s;      /* mean pause for saving, over the steps since the last report */
+    int saved_samples;   /* number of steps in that mean */
+    double saved_once_s; /* other pauses for saving since then */
 };
 
 enum node_command { NODE_CORDON, NODE_DRAIN, NODE_UNCORDON, NODE_REKEY };

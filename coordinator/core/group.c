@@ -29,10 +29,12 @@ static bool all_asked(const struct job *job, const struct group *group, const st
     return true;
 }
 
-/* When a group with a silent program counts as running; INT64_MAX = not yet, or never. */
+/* When a group with a silent program counts as running; INT64_MAX = not yet, or never. A program
+ * that reports, and has not said Hello, is known not to join. */
 static int64_t unaware_at(const struct job *job, const struct group *group)
 {
     int64_t last_ms = group->since_ms;
+    bool all_report = true;
     if (job->current.joined)
         return INT64_MAX;
     for (int rank = 0; rank < group->world; rank++) {
@@ -41,8 +43,9 @@ static int64_t unaware_at(const struct job *job, const struct group *group)
             return INT64_MAX;
         if (worker->started_ms > last_ms)
             last_ms = worker->started_ms;
+        all_report &= worker->reports;
     }
-    return last_ms + UNAWARE_AFTER_MS;
+    return all_report ? last_ms : last_ms + UNAWARE_AFTER_MS;
 }
 
 static void record_generation(struct step *step, const struct job *job, const struct reason *reason)

@@ -94,7 +94,9 @@ static bool apply_broken(struct step *step, struct job *job, struct worker *work
 static void apply_saved(struct job *job, const struct worker_report *report)
 {
     static const double longest_ms = 1e12;
-    double ms = report->saved_s * 1000 * (double)(report->step - job->step);
+    double ms = report->saved_once_s * 1000;
+    if (report->step > job->step)
+        ms += report->saved_s * 1000 * (double)(report->step - job->step);
     if (ms > 0) /* excludes NAN too */
         ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
 }
@@ -117,9 +119,9 @@ static void apply_progress(struct step *step, struct job *job, struct worker *wo
         job->loss = report->loss;
     if (!isnan(report->tokens_per_second))
         job->tokens_per_second = report->tokens_per_second;
+    apply_saved(job, report);
     if (report->step <= job->step)
         return;
-    apply_saved(job, report);
     stall_end(step, job);
     job->step = report->step;
     job->progress_at_ms = job->stepped_at_ms = step->now_ms;
@@ -163,6 +165,8 @@ static bool apply_join(struct step *step, struct job *job, struct worker *worker
                                                              * it */
             job->current.since_ms = step->now_ms;
     }
+    if (report->reports && !worker->reports)
+        worker->reports = changed = true;
     if (report->generation > worker->joined) {
         worker->joined = report->generation;
         changed = true;
@@ -199,6 +203,7 @@ static void apply_report(struct step *step, struct job *job, struct worker *work
         changed = true;
     }
     changed |= apply_join(step, job, worker, report);
+    worker->reports_dropped = report->reports_dropped;
     apply_progress(step, job, worker, report);
     apply_wait(step, job, worker, report);
     changed |= apply_broken(step, job, worker, report);

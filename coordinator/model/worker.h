@@ -50,6 +50,7 @@ struct worker {
                        * `held` too; its agent does not know of it */
     bool held;        /* backoff: must not start yet, so not in the desired state */
     bool aware;       /* uses libworker's protocol */
+    bool reports;     /* reports without it */
     int slot;         /* first slot on its node */
     int local_rank;   /* place on its node, never changes */
     int64_t pid;
@@ -67,6 +68,7 @@ struct worker {
     uint64_t stamp;              /* of the last inventory or report that named it */
     int64_t started_ms;          /* first seen running */
     struct collective_wait wait; /* in generation `joined` */
+    uint64_t reports_dropped;    /* by its agent, over a limit */
 };
 
 #endif

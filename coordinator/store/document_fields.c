@@ -120,6 +120,7 @@ const struct field document_worker_fields[] = {
     FIELD(worker, BOOL, spare),
     FIELD(worker, BOOL, held),
     FIELD(worker, BOOL, aware),
+    FIELD(worker, BOOL, reports),
     FIELD(worker, INT, slot),
     FIELD(worker, INT, local_rank),
     FIELD(worker, I64, pid),

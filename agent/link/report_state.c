@@ -1,0 +1,87 @@
+#include "agent/link/report_state.h"
+
+#include <string.h>
+
+const struct agent_worker *reporter_worker(const struct reporter *r, struct error *err)
+{
+    const struct report_events *events = &r->all->events;
+    const struct agent_worker *worker = events->worker(events->arg, &r->key);
+    if (!worker || worker->state == AGENT_WORKER_EXITED) {
+        error_set(err, E_ABORTED, "this worker has ended");
+        return NULL;
+    }
+    if (!worker->assignment) {
+        error_set(err, E_UNAVAILABLE, "this agent has not heard from the coordinator yet");
+        return NULL;
+    }
+    return worker;
+}
+
+uint64_t reporter_generation(const struct agent_worker *worker)
+{
+    return worker->memory.generation ? worker->memory.generation : worker->assignment->generation;
+}
+
+static struct report_stop stop_of(const struct reporter *r, const struct agent_worker *worker)
+{
+    bool stop = worker->state == AGENT_WORKER_STOPPING;
+    return (struct report_stop){.stop = stop,
+                                .grace_ms = worker->kill_at_ms - loop_now_ms(r->all->loop),
+                                .reason = worker->assignment->stop
+                                              ? "the coordinator asks this worker to stop"
+                                              : "this worker is not wanted on this node any more"};
+}
+
+struct report_place reporter_place(const struct reporter *r, const struct agent_worker *worker)
+{
+    return (struct report_place){
+        .assignment = worker->assignment,
+        .generation = reporter_generation(worker),
+        .latest = r->latest[0] ? r->latest : worker->assignment->resume_from,
+        .stop = stop_of(r, worker),
+        .beat_ms = REPORT_BEAT_MS,
+        .line_bytes = LINES_BYTES,
+    };
+}
+
+void reporter_drop(struct reporter *r, uint64_t count)
+{
+    r->dropped += count;
+    r->dirty = true;
+}
+
+void reporter_say(struct reporter *r, struct lines_peer *peer, struct buf *out)
+{
+    if (buf_failed(out) || !lines_send(peer, buf_cstr(out), out->size))
+        reporter_drop(r, 1);
+}
+
+void reporter_fail(struct reporter *r, struct lines_peer *peer, int64_t id, const struct error *err)
+{
+    struct buf out;
+    struct report_peer *of = peer ? *lines_data(peer) : NULL;
+    int64_t now_ms = loop_now_ms(r->all->loop);
+    if (!peer ||
+        (id < 0 && of && of->told_error_ms && now_ms < of->told_error_ms + REPORT_ERROR_MS))
+        return;
+    if (id < 0 && of)
+        of->told_error_ms = now_ms;
+    buf_init(&out, LINES_BYTES);
+    report_open(&out, id);
+    report_put_error(&out, err);
+    report_close(&out);
+    reporter_say(r, peer, &out);
+    buf_fini(&out);
+}
+
+void reporter_done(struct reporter *r, struct lines_peer *peer, int64_t id)
+{
+    struct buf out;
+    if (!peer || id < 0)
+        return;
+    buf_init(&out, LINES_BYTES);
+    report_open(&out, id);
+    report_close(&out);
+    reporter_say(r, peer, &out);
+    buf_fini(&out);
+}

@@ -1,0 +1,81 @@
+/* Shared by the files of the reporting socket (report_socket.h): its state, and how something is
+ * said to a program. Private to report_*.c. */
+#ifndef LINK_REPORT_STATE_H
+#define LINK_REPORT_STATE_H
+
+#include "agent/link/lines.h"
+#include "agent/link/report_answer.h"
+#include "agent/link/report_line.h"
+#include "agent/link/report_rate.h"
+#include "agent/link/report_socket.h"
+#include "common/base/list.h"
+#include "common/base/map.h"
+
+struct report_socket {
+    struct env *env;
+    struct loop *loop;
+    struct rpc_client *upstream;
+    struct report_events events;
+    char prefix[REPORT_SOCKET_MAX_BYTES];
+    char node[NAME_LENGTH_MAX + 1];
+    uint64_t incarnation;
+    struct list reporters;
+    struct map calls; /* that wait, by number */
+    uint64_t last_call;
+};
+
+struct reporter { /* one worker */
+    struct report_socket *all;
+    struct list link;
+    struct worker_key key;
+    struct lines *lines;
+    bool stepped;                    /* `step` was reported to this agent */
+    uint64_t step, total_steps;      /* 0 = not known */
+    bool dirty;                      /* the core does not have `step` or `dropped` yet */
+    int64_t sent_ms;                 /* when it was given something last; 0 = never */
+    struct loop_timer beat, release; /* for `dirty`, and for `held` */
+    struct report_rate lines_rate, samples_rate;
+    char *held; /* [LINES_BYTES + 1] newest step that was over the rate; NULL = never any */
+    size_t held_size;
+    uint64_t dropped, told_dropped;
+    int64_t told_dropped_ms;
+    int calls;
+    int64_t saves_since_ms;           /* 0 = no step waits for a checkpoint */
+    int64_t saved_ms;                 /* waits for checkpoints since the last step */
+    char latest[REPORT_PATH_MAX + 1]; /* newest checkpoint that it reported, "" = none */
+    uint64_t latest_step;
+};
+
+struct report_peer { /* lines_data of a connection that has sent something */
+    bool told_stop;
+    uint64_t told_generation;
+    int64_t told_error_ms;
+};
+
+struct report_call { /* it waits for the coordinator or the core */
+    uint64_t number;
+    struct reporter *reporter; /* NULL: its worker is gone */
+    struct lines_peer *peer;   /* NULL: its connection is over, or it wants no answer */
+    struct report_socket *all; /* NULL: this agent ends */
+    int64_t id;                /* -1: a note */
+    enum report_kind kind;
+    uint64_t step;
+    bool waits; /* a get that waits for its key */
+    char *path; /* of a whole checkpoint */
+};
+
+/* The worker, while it runs and has an assignment; else NULL, with an error. */
+const struct agent_worker *reporter_worker(const struct reporter *r, struct error *err);
+/* The generation that it is in. */
+uint64_t reporter_generation(const struct agent_worker *worker);
+struct report_place reporter_place(const struct reporter *r, const struct agent_worker *worker);
+
+void reporter_drop(struct reporter *r, uint64_t count);
+void reporter_say(struct reporter *r, struct lines_peer *peer, struct buf *out);
+/* `id` -1: of a note, whose errors are said now and then. `peer` NULL: nothing is said. */
+void reporter_fail(struct reporter *r, struct lines_peer *peer, int64_t id,
+                   const struct error *err);
+/* An answer without members. */
+void reporter_done(struct reporter *r, struct lines_peer *peer, int64_t id);
+
+#endif

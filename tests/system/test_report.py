@@ -1,0 +1,200 @@
+"""Programs without libworker that report (docs/report.md): a plain socket and lines of JSON."""
+import json
+import textwrap
+
+import pytest
+from localcluster import wait_for
+
+CLIENT = '''
+import json, os, socket, sys, time
+
+class Report:
+    """One connection: notes, requests, and the events that came meanwhile."""
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(os.environ["MUSTER_REPORT_SOCKET"])
+        self.lines, self.events, self.last = self.socket.makefile("r"), [], 0
+
+    def note(self, do, **members):
+        self.socket.sendall(json.dumps({"do": do, **members}).encode() + b"\\n")
+
+    def ask(self, do, **members):
+        self.last += 1
+        self.note(do, id=self.last, **members)
+        while True:
+            line = json.loads(self.lines.readline())
+            if line.get("id") == self.last:
+                return line
+            self.events.append(line)
+
+    def event(self, name):
+        while not any(e.get("event") == name for e in self.events):
+            self.events.append(json.loads(self.lines.readline()))
+        return next(e for e in self.events if e.get("event") == name)
+
+report = Report()
+'''
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(body):
+        path = tmp_path / "program.py"
+        path.write_text(CLIENT + textwrap.dedent(body))
+        return ["python3", str(path)]
+    return write
+
+
+def lines(cluster, job):
+    done = cluster.muster("logs", "-o", "json", job, check=True)
+    return [json.loads(line["text"]) for line in json.loads(done.stdout)["lines"]]
+
+
+def test_steps_losses_and_checkpoints_are_known(make_cluster, program, tmp_path):
+    cluster = make_cluster(nodes=2, slots=1)
+    folder = tmp_path / "ckpt"
+    job = cluster.submit("-N", "2", "--checkpoint", folder, "--", *program('''
+        place = report.ask("hello", protocol=1, client="test 1", total_steps=40)
+        print(json.dumps(place), flush=True)
+        for step in range(1, 41):
+            time.sleep(0.05)
+            report.note("step", step=step, loss=3.0 - step / 100, metrics={"grad/norm": 0.5})
+            if step == 20 and place["rank"] == 0:
+                path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/step-20"
+                os.makedirs(path)
+                assert "error" not in report.ask("checkpoint", state="begin", path=path), report.events
+            if step == 20:
+                time.sleep(1.5)
+            if step == 20 and place["rank"] == 0:
+                assert report.ask("checkpoint", state="whole", path=path, bytes=77) == {"id": 3, "prune": []}
+                assert report.ask("latest") == {"id": 4, "path": path, "step": 20}
+        report.ask("done")
+        assert not report.events, report.events
+        time.sleep(3)
+    '''))
+    cluster.wait_state(job, "running")
+    running = wait_for("a step", 10, lambda: (lambda j: j if int(j.get("step") or 0) > 0 else None)(cluster.job(job)))
+    assert {worker["state"] for worker in running["workers"]} == {"running"}
+    assert int(running["total_steps"]) == 40
+    wait_for("every rank's last step", 20, lambda: [int(worker["step"] or 0) for worker in cluster.job(job)["workers"]] == [40, 40])
+    wait_for("the last loss", 5, lambda: abs(cluster.job(job)["loss"] - 2.6) < 0.001)
+    ended = cluster.wait_state(job, "succeeded")
+    assert ended["last_checkpoint"]["path"] == f"{folder}/step-20" and int(ended["last_checkpoint"]["size_bytes"]) == 77
+    assert 1 < ended["ledger"]["checkpoint"] < 4, ended["ledger"]
+    assert "step-20" in cluster.muster("ckpt", job, check=True).stdout
+    status, series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss")
+    assert status == 200
+    assert [int(point["step"]) for point in series["series"][0]["points"]] == list(range(1, 41))  # of rank 0 alone
+    places = {place["rank"]: place for place in lines(cluster, job)}
+    assert sorted(places) == [0, 1]
+    for place in places.values():
+        assert place["job"] == job and place["world"] == 2 and place["generation"] == 1 and place["protocol"] == 1
+        assert place["stop"] is False and place["latest"] is None and 1024 < place["master_port"] < 65536
+
+
+def test_a_program_is_asked_to_stop_and_saves_within_its_grace(cluster, program, tmp_path):
+    folder = tmp_path / "ckpt"
+    job = cluster.submit("--checkpoint", folder, "--", *program('''
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        report.note("step", step=7)
+        assert report.ask("should_stop") == {"id": 1, "stop": False}
+        print(json.dumps(report.event("stop")), flush=True)
+        assert report.ask("should_stop")["stop"]
+        path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/last"
+        os.makedirs(path)
+        print(json.dumps(report.ask("checkpoint", path=path)), flush=True)
+    '''))
+    wait_for("a step", 10, lambda: int(cluster.job(job).get("step") or 0) == 7)
+    cluster.muster("cancel", job, check=True)
+    ended = cluster.wait_state(job, "cancelled", seconds=20)
+    assert ended["last_checkpoint"]["path"] == f"{folder}/last" and int(ended["last_checkpoint"]["step"]) == 7
+    stop, saved = lines(cluster, job)
+    assert stop["event"] == "stop" and 5 < stop["grace_s"] <= 10 and "stop" in stop["reason"]
+    assert saved == {"id": 3, "prune": []}
+
+
+def test_a_drained_program_goes_on_from_what_it_saved(make_cluster, program, tmp_path):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("--checkpoint", tmp_path / "ckpt", "--", *program('''
+        step = int(open(report.ask("latest")["path"] + "/step").read()) if report.ask("hello")["latest"] else 0
+        print(json.dumps({"begins": step, "resume": os.environ.get("MUSTER_RESUME_FROM")}), flush=True)
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while not report.ask("should_stop")["stop"] and step < 60:
+            step += 1
+            time.sleep(0.1)
+            report.note("step", step=step)
+        path = os.environ["MUSTER_CHECKPOINT_DIR"] + f"/{step}"
+        os.makedirs(path)
+        open(path + "/step", "w").write(str(step))
+        assert "error" not in report.ask("checkpoint", path=path)
+    '''))
+    wait_for("steps", 10, lambda: int(cluster.job(job).get("step") or 0) > 5)
+    cluster.muster("drain", cluster.job(job)["workers"][0]["node"], check=True)
+    ended = cluster.wait_state(job, "succeeded", seconds=40)
+    first, second = lines(cluster, job)
+    assert first == {"begins": 0, "resume": None}
+    assert second["begins"] > 5 and second["resume"].endswith(f"/{second['begins']}")
+    assert int(ended["step"]) == 60 and int(ended["restarts"]) <= 1
+
+
+def test_progress_keeps_a_killed_program_from_being_a_crash_loop(cluster, program):
+    """Each process makes a few steps and is killed: five times, where three without a step would end the job."""
+    job = cluster.submit("--restarts", "2", "--", *program('''
+        import signal
+        done = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) * 10
+        for step in range(done + 1, done + 11):
+            report.ask("step", step=step)
+        report.ask("done")
+        time.sleep(2)
+        if done < 50:
+            os.kill(os.getpid(), signal.SIGKILL)
+    '''))
+    ended = cluster.wait_state(job, "succeeded", seconds=90)
+    assert int(ended["restarts"]) == 5 and int(ended["step"]) == 60
+
+
+def test_the_board_is_shared_by_the_ranks(make_cluster, program):
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", "--", *program('''
+        rank = report.ask("hello")["rank"]
+        if rank == 0:
+            time.sleep(1)
+            report.note("put", key="id", value="an id \\u2713\\n")
+        found = report.ask("get", key="id", wait_s=60)
+        assert found["found"] and found["value"] == "an id \\u2713\\n", found
+        assert report.ask("get", key="other") == {"id": 3, "found": False, "value": None}
+        began = time.monotonic()
+        assert report.ask("get", key="other", wait_s=0.5) == {"id": 4, "found": False, "value": None}
+        assert 0.3 < time.monotonic() - began < 60
+        print(json.dumps(rank), flush=True)
+    '''))
+    cluster.wait_state(job, "succeeded")
+    assert sorted(lines(cluster, job)) == [0, 1]
+
+
+def test_mistakes_are_answered_with_what_is_wrong(cluster, program, tmp_path):
+    job = cluster.submit("--checkpoint", tmp_path / "own", "--", *program('''
+        def wrong(code, words, **members):
+            error = report.ask(**members)["error"]
+            assert error["code"] == code and words in error["message"], error
+        wrong("INVALID_ARGUMENT", "there is no", do="stop_it")
+        wrong("INVALID_ARGUMENT", "step", do="step")
+        wrong("INVALID_ARGUMENT", "0 to", do="step", step=-1)
+        wrong("INVALID_ARGUMENT", "0 to 9007199254740991", do="step", step=2**53)
+        wrong("INVALID_ARGUMENT", "number", do="step", step=1, loss="low")
+        wrong("INVALID_ARGUMENT", "name of a metric", do="metric", metrics={"a b": 1})
+        wrong("INVALID_ARGUMENT", "needs key", do="get")
+        wrong("INVALID_ARGUMENT", "protocol 2", do="hello", protocol=2)
+        wrong("ABORTED", "generation 9: this worker is in 1", do="step", step=1, generation=9)
+        wrong("FAILED_PRECONDITION", "elastic", do="join", generation=1)
+        wrong("PERMISSION_DENIED", "checkpoint.dir", do="checkpoint", path="/elsewhere/1")
+        report.socket.sendall(b"no json\\n[1]\\n{}\\n" + b"x" * 100000 + b"\\n")
+        assert report.ask("step", step=1, loss="nan", unknown={"a": [1]}) == {"id": 12}
+        errors = [e for e in report.events if "error" in e]
+        assert len(errors) == 1 and errors[0]["error"]["code"] == "INVALID_ARGUMENT", report.events
+        print(json.dumps(report.event("dropped")), flush=True)
+    '''))
+    cluster.wait_state(job, "succeeded")
+    assert lines(cluster, job)[0]["count"] >= 1
