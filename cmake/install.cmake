@@ -1,5 +1,5 @@
 # cmake --install BUILD [--prefix DIR]: the program, the library with its headers and what pkg-config and
-# find_package read, the units, completion.
+# find_package read, the units, completion, the Python package.
 # cpack --config BUILD/CPackConfig.cmake: the same as a Debian package, which brings the libraries it links.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -46,6 +46,10 @@ if(TARGET worker)
     DESTINATION ${package})
   install(EXPORT muster NAMESPACE muster:: FILE muster-targets.cmake DESTINATION ${package})
 endif()
+
+# For the system's Python; docs/python.md has the way into a virtual environment.
+install(DIRECTORY python/muster DESTINATION lib/python3/dist-packages
+  FILES_MATCHING PATTERN "*.py" PATTERN "py.typed" PATTERN "__pycache__" EXCLUDE)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "Muster's authors")

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """House rules as a test: formatting, include arrows, fences around outside libraries, banned
 functions, sizes, header contracts, drawings, plain words (tools/words.py), calls that go round
-(tools/calls.py), habits that are leaving (tools/limits.py), files that no CMakeLists names, clang-tidy and cppcheck.
+(tools/calls.py), habits that are leaving (tools/limits.py), files that no CMakeLists names, clang-tidy and cppcheck;
+of python/ the types (mypy --strict), unused names (pyflakes) and sizes.
 
-    tools/tidy.py [--fast] [--fix]     --fast leaves clang-tidy and cppcheck out; --fix formats
+    tools/tidy.py [--fast] [--fix]     --fast leaves clang-tidy, cppcheck and mypy out; --fix formats
 
 Exits 1 and names file, line and mend for each finding.
 """
@@ -50,6 +51,7 @@ FIXED_SIGNATURES = {
     "on_request": "libmicrohttpd's callback", "tls_web_no_certificate": "GnuTLS' callback", "wk_reduce_scatter": "as NCCL and MPI order it", "shard_carry": "two layouts and two pieces of memory",
 }
 FILE_MAX, TEST_FILE_MAX, FUNCTION_MAX, PARAMETERS_MAX, COLUMNS_MAX = 600, 900, 70, 5, 100
+PYTHON_COLUMNS_MAX = 130  # of python/
 
 
 def check_arrows(path, text, rooms, used):
@@ -220,6 +222,31 @@ def check_deep(files):
                 yield match.group(1), int(match.group(2)), "cppcheck: " + match.group(3)
 
 
+def check_python(files, fast):
+    """The package in python/. Its __init__.py imports names for others."""
+    package = [f for f in files if f.startswith("python/") and f.endswith(".py")]
+    for path in package:
+        raw = (ROOT / path).read_text()
+        if raw.count("\n") > FILE_MAX:
+            yield path, 1, f"{raw.count(chr(10))} lines (limit {FILE_MAX}): is it still one idea?"
+        if not raw.startswith('"""'):
+            yield path, 1, "a module opens with what it is"
+        for number, line in enumerate(raw.split("\n"), 1):
+            if len(line) > PYTHON_COLUMNS_MAX:
+                yield path, number, f"{len(line)} columns (limit {PYTHON_COLUMNS_MAX})"
+    _, out = run_tool([sys.executable, "-m", "pyflakes", *(f for f in package if not f.endswith("__init__.py"))])
+    for path, number, what in re.findall(r"^(\S+?):(\d+):\d+:? (.*)$", out, re.M):
+        yield path, int(number), what
+    if fast or not package:
+        return
+    code, out = run_tool([sys.executable, "-m", "mypy", "--config-file", "python/pyproject.toml", "--cache-dir", "build/mypy", *package])
+    found = re.findall(r"^(\S+?):(\d+): error: (.*)$", out, re.M)
+    for path, number, what in found:
+        yield path, int(number), what
+    if code and not found:
+        yield "python/pyproject.toml", 1, f"mypy: {out.strip()[-300:]}"
+
+
 def main():
     fast, fix = "--fast" in sys.argv, "--fix" in sys.argv
     files = tracked()
@@ -237,6 +264,7 @@ def main():
             findings += [(path, n, w) for n, w in check_header(path, raw)]
     findings += [(p, 1, w) for p, w in check_built(files)]
     findings += list(check_unused(rooms, used))
+    findings += list(check_python(files, fast or fix))
     for tool in (words, calls, limits):
         findings += list(tool.findings())
     if not fast and not fix:

@@ -139,6 +139,9 @@ def test_the_debian_package_brings_all_of_it(tmp_path):
     dotted = ".".join(str(part) for part in version())
     for name in ("libworker.so", f"libworker.so.{dotted}", "libworker.a", "pkgconfig/muster.pc", "cmake/muster/muster-config.cmake"):
         assert any(re.fullmatch(rf"lib(/[^/]+)?/{re.escape(name)}", file) for file in files), name
+    assert {f"lib/python3/dist-packages/muster/{path.name}" for path in (ROOT / "python/muster").glob("*.*")} <= files
+    program = "import muster\nwith muster.Worker() as worker:\n    print(worker.rank, worker.world)"
+    assert done(["/usr/bin/python3", "-c", program], env=quiet_environment(PYTHONPATH=str(prefix / "lib/python3/dist-packages"))) == "0 1\n"
     assert (tmp_path / "tree/DEBIAN/shlibs").read_text().startswith(f"libworker {version()[0]}.{version()[1]} muster")
     done(["g++", PROGRAMS / "program.cpp", *flags(prefix, "--cflags"), *flags(prefix, "--libs"), f"-Wl,-rpath,{library_folder(prefix)}", "-o", tmp_path / "program"])
     check_output("cpp", done([tmp_path / "program"], env=quiet_environment()))

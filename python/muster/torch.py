@@ -1,0 +1,138 @@
+"""For loops in torch: stopping together, data in our order, and the whole of a loop's bookkeeping.
+
+    loop = muster.torch.Loop("ckpt", total_steps=1000, every=100, model=model, optimizer=optimizer)
+    for step in loop:
+        …                                   # forward, backward, optimizer.step()
+        loop.report(loss=loss)
+
+resumes from the newest checkpoint, reports each step, saves every 100 steps and at the end, and when
+the job is asked to stop saves and ends the program, on all ranks in the same step. It runs with and
+without torch.distributed, and with and without Muster. Every rank runs it.
+"""
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import IterableDataset, get_worker_info
+
+from . import stopping
+from .reporting import report
+from .sampler import BatchSampler
+from .saving import AnyPath, checkpoint, latest
+
+STATE = "state.pt"  # in a checkpoint of Loop
+
+
+def _together() -> bool:
+    return bool(dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1)
+
+
+def _device() -> Any:
+    """Where this process group's tensors are."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def should_stop() -> bool:
+    """muster.should_stop of any rank, known to all in the same step. All ranks call it: one all-reduce
+    of 4 bytes."""
+    stop = stopping.should_stop()
+    if not _together():
+        return stop
+    flag = torch.tensor([int(stop)], dtype=torch.int32, device=_device())
+    dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    return bool(flag.item())
+
+
+class Stream(IterableDataset):
+    """dataset[i] for the samples of a BatchSampler, in its order: this rank's share of each global
+    batch is one item, made by `collate` (torch's default) from the list of its samples.
+
+        for batch in DataLoader(muster.torch.Stream(dataset, sampler), batch_size=None, num_workers=2):
+            …
+            sampler.commit()
+
+    The workers of a DataLoader take batches in turn, so the order stays. Use batch_size=None.
+    """
+
+    def __init__(self, dataset: Any, sampler: BatchSampler, collate: Optional[Callable[[List[Any]], Any]] = None) -> None:
+        from torch.utils.data import default_collate
+        self.dataset, self.sampler = dataset, sampler
+        self.collate = collate or default_collate
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        turn, turns = (worker.id, worker.num_workers) if worker else (0, 1)
+        for number, deal in enumerate(self.sampler.deals()):
+            if number % turns == turn:
+                yield self.collate([self.dataset[index] for index in self.sampler.indices(deal)])
+
+
+class Loop:
+    """folder: of the checkpoints. Every `every` steps, or `every_s` seconds, one is written; None: only
+    at the end and on a stop. parts: what has state_dict and load_state_dict, by name (a model in
+    DistributedDataParallel is saved without its wrapper, so any world loads it). Rank 0 writes them all
+    with torch.save; sharded models need muster.checkpoint(shared=True) and torch.distributed.checkpoint.
+    """
+
+    def __init__(self, folder: AnyPath, *, total_steps: Optional[int] = None, every: Optional[int] = None,
+                 every_s: Optional[float] = None, **parts: Any) -> None:
+        self.folder, self.total_steps = Path(folder), total_steps
+        self.every, self.every_s = every, every_s
+        self.parts = {name: getattr(part, "module", part) for name, part in parts.items()}
+        self.step = 0  # completed ones
+        self.main = not _together() or dist.get_rank() == 0
+        self._numbers: Dict[str, Any] = {}
+        self._saved, self._saved_at = -1, time.monotonic()
+        stopping.should_stop()  # SIGTERM is a request to stop from here on
+        self._resume()
+
+    def _resume(self) -> None:
+        found: List[Any] = [str(latest(self.folder) or "") if self.main else ""]
+        if _together():
+            dist.broadcast_object_list(found, src=0, device=_device())
+        if not found[0]:
+            return
+        state = torch.load(Path(found[0]) / STATE, map_location="cpu")
+        missing = sorted(set(self.parts) ^ set(state["parts"]))
+        if missing:
+            raise ValueError(f"{found[0]} and this loop differ in the parts {', '.join(missing)}")
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
+        self.step = self._saved = int(state["step"])
+
+    def report(self, **numbers: Any) -> None:
+        """Numbers of the present step. They are sent when it is completed."""
+        self._numbers.update(numbers)
+
+    def save(self) -> None:
+        """Write a checkpoint of the completed steps, unless there is one. All ranks may call it."""
+        if self._saved != self.step and self.main:
+            with checkpoint(self.folder / f"step-{self.step:08}", self.step) as folder:
+                torch.save({"step": self.step, "parts": {name: part.state_dict() for name, part in self.parts.items()}},
+                           folder / STATE)
+        self._saved, self._saved_at = self.step, time.monotonic()
+
+    def _due(self) -> bool:
+        # Only rank 0 saves, so its clock alone decides.
+        return bool(self.every and self.step % self.every == 0 or
+                    self.every_s and time.monotonic() - self._saved_at >= self.every_s)
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers of the steps to do, from 0. SystemExit(75) after a request to stop, when the
+        state is saved."""
+        while self.total_steps is None or self.step < self.total_steps:
+            yield self.step
+            self.step += 1
+            numbers, self._numbers = self._numbers, {}
+            report(self.step, total_steps=self.total_steps, **numbers)
+            stop = should_stop()
+            if stop or self._due() or self.step == self.total_steps:
+                self.save()
+            if stop:
+                if _together():
+                    dist.barrier()  # no rank ends while rank 0 writes
+                raise SystemExit(stopping.EXIT_STOPPED)

@@ -1,0 +1,296 @@
+"""What the package says to the agent, beside a stand-in for it: never a wait of the program, and nothing lost in silence."""
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import unittest
+
+from agent_peer import wait_for
+from case import PYTHON, Case
+
+import muster
+from muster import agent as agents
+from muster import stopping
+from muster.reporting import dropped
+
+
+class Reports(Case):
+    def test_a_report_is_a_line_with_its_numbers(self):
+        peer = self.peer()
+        muster.report(1, loss=2.5, lr=0.1, total_steps=10, metrics={"eval/accuracy": 0.5})
+        muster.report(loss=1)
+        wait_for("two reports", lambda: peer.of("step") and peer.of("metric"))
+        self.assertEqual(peer.of("step"), [{"do": "step", "step": 1, "total_steps": 10, "loss": 2.5, "lr": 0.1, "metrics": {"eval/accuracy": 0.5}}])
+        self.assertEqual(peer.of("metric"), [{"do": "metric", "metrics": {"loss": 1.0}}])
+        self.assertEqual(peer.of("hello")[0]["protocol"], 1)
+        self.assertEqual(peer.garbage, [])
+
+    def test_numbers_that_json_lacks_are_texts(self):
+        peer = self.peer()
+        muster.report(1, loss=float("nan"), up=float("inf"), down=-float("inf"))
+        line = wait_for("a step", lambda: peer.of("step"))[0]
+        self.assertEqual((line["loss"], line["metrics"]), ("nan", {"up": "inf", "down": "-inf"}))
+
+    def test_what_is_no_number_or_has_no_name_is_left_out_and_named_once(self):
+        peer = self.peer()
+        with self.assertLogs("muster", "WARNING") as logs:
+            for step in (1, 2):
+                muster.report(step, loss=None, name="text", metrics={"a b": 1, "x" * 64: 2, "fine": 3})
+        wait_for("two steps", lambda: len(peer.of("step")) == 2)
+        self.assertEqual([line["metrics"] for line in peer.of("step")], [{"fine": 3.0}] * 2)
+        self.assertEqual(len(logs.output), 3, logs.output)
+
+    def test_many_numbers_are_several_lines(self):
+        peer = self.peer()
+        muster.report(5, metrics={f"m{i}": i for i in range(150)})
+        def all_of_them():
+            found = {}
+            for line in peer.of("step") + peer.of("metric"):
+                self.assertLessEqual(len(line["metrics"]), 64)
+                self.assertEqual(line["step"], 5)
+                found.update(line["metrics"])
+            return len(found) == 150
+        wait_for("150 numbers", all_of_them)
+        self.assertEqual(len(peer.of("step")), 1)
+
+    def test_other_ranks_report_steps_and_no_numbers(self):
+        peer = self.peer(hello={"rank": 1, "world": 2})
+        os.environ["RANK"] = "1"
+        muster.report(3, loss=1.0)
+        muster.report(loss=1.0)
+        self.assertEqual(wait_for("a step", lambda: peer.of("step")), [{"do": "step", "step": 3}])
+        self.assertEqual(peer.of("metric"), [])
+
+    def test_progress_reports_what_the_loop_has_done(self):
+        peer = self.peer()
+        self.assertEqual(list(muster.progress([10, 20, 30], start=4)), [10, 20, 30])
+        wait_for("the last step", lambda: peer.of("step") and peer.of("step")[-1]["step"] == 7)
+        self.assertEqual({line["total_steps"] for line in peer.of("step")}, {7})
+
+    def test_the_place_is_the_agents(self):
+        self.peer(hello={"rank": 2, "world": 5})
+        at = muster.place()
+        self.assertEqual((at.rank, at.world, at.generation, at.job), (2, 5, 3, "j1"))
+
+
+class WhereNobodyReads(Case):
+    REPORTS, MEDIAN_S = 20000, 0.001
+
+    def test_reports_to_a_deaf_agent_do_not_wait_and_are_counted(self):
+        self.peer(deaf=True)
+        took = []
+        for step in range(self.REPORTS):
+            start = time.perf_counter()
+            muster.report(step, loss=1.0)
+            took.append(time.perf_counter() - start)
+        took.sort()
+        self.assertLess(took[len(took) // 2], self.MEDIAN_S)
+        self.assertGreater(dropped(), self.REPORTS // 2)
+        self.assertLessEqual(agents.agent()._queued, agents.QUEUE_BYTES)
+
+    def test_without_an_agent_it_is_tried_once_a_second(self):
+        os.environ[agents.SOCKET_VARIABLE] = "/nowhere/at/all"
+        for step in range(5000):
+            muster.report(step)
+        self.assertGreater(dropped(), 0)
+        with self.assertRaises(muster.Unavailable):
+            agents.agent().request({"do": "latest"}, 0.2)
+
+    def test_a_long_line_is_dropped_and_counted(self):
+        peer = self.peer()
+        agents.agent().note({"do": "pause", "why": "x" * 100_000})
+        muster.report(1)
+        wait_for("the step", lambda: peer.of("step"))
+        self.assertEqual((peer.of("pause"), peer.garbage, dropped()), ([], [], 1))
+
+    def test_an_agent_that_comes_back_is_found_again(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        peer.stop()
+        muster.report(2)
+        muster.report(3)
+        again = self.peer(path=peer.path)
+        def reports():
+            muster.report(4)
+            return any(line["step"] == 4 for line in again.of("step"))
+        wait_for("a step after the agent came back", reports)
+        self.assertEqual(again.of("hello")[0]["protocol"], 1)
+        self.assertEqual(again.garbage, [])
+
+    def test_a_line_that_was_half_sent_is_whole_on_the_next_connection(self):
+        peer = self.peer(deaf=True)
+        muster.report(1)
+        agents.agent()._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the system's least, below a line
+        for _ in range(1000):
+            muster.report(1, metrics={f"a-long-name-that-makes-a-long-line-{i:020}": i for i in range(60)})
+        self.assertGreater(agents.agent()._sent, 0)
+        peer.stop()
+        again = self.peer(path=peer.path)
+        wait_for("the queue to be sent", lambda: muster.report(2) or any(line["step"] == 2 for line in again.of("step")))
+        self.assertEqual(again.garbage, [])
+
+    def test_garbage_of_the_agent_is_ignored(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        for connection in peer.connections:
+            try:
+                connection.sendall(b"no json\n[]\n{}\n{\"event\":7}\n{\"id\":\"x\"}\n{\"event\":\"stop\"}\n")
+            except OSError:
+                pass
+        wait_for("the stop after it", muster.should_stop)
+
+    def test_errors_of_notes_are_logged(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        with self.assertLogs("muster", "WARNING") as logs:
+            peer.event(error={"code": "RESOURCE_EXHAUSTED", "message": "too much"})
+            wait_for("the warning", lambda: muster.should_stop() or logs.output)
+        self.assertIn("too much", logs.output[0])
+
+
+class Forks(Case):
+    def test_a_child_reports_on_a_connection_of_its_own(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        pid = os.fork()
+        if pid == 0:
+            muster.report(2)
+            agents.agent().close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        muster.report(3)
+        wait_for("all steps", lambda: {line["step"] for line in peer.of("step")} == {1, 2, 3})
+        self.assertEqual(len(peer.of("hello")), 2)
+        self.assertEqual(peer.garbage, [])
+
+    ENDS = textwrap.dedent("""
+        import muster, muster.agent
+        muster.agent.CLOSE_S = 20
+        step = 0
+        while not muster.agent.agent().dropped:
+            step += 1
+            muster.report(step)
+        print(step - 1, flush=True)
+    """)
+
+    def test_what_is_queued_at_the_end_of_a_process_arrives(self):
+        peer = self.peer(deaf=True)
+        child = subprocess.Popen([sys.executable, "-c", self.ENDS], env={**os.environ, "PYTHONPATH": str(PYTHON)}, stdout=subprocess.PIPE, text=True)
+        last = int(child.stdout.readline())
+        peer.listens.set()
+        self.assertEqual(child.wait(60), 0)
+        child.stdout.close()
+        wait_for("the last step that was not dropped", lambda: any(line["step"] == last for line in peer.of("step")))
+
+
+class Stops(Case):
+    def test_an_event_is_a_request_to_stop(self):
+        peer = self.peer()
+        self.assertFalse(muster.should_stop())
+        self.assertEqual(muster.grace_left(), float("inf"))
+        wait_for("hello", lambda: peer.of("hello"))
+        peer.event(event="stop", grace_s=30, reason="drained")
+        wait_for("the stop", muster.should_stop)
+        self.assertTrue(25 < muster.grace_left() <= 30)
+        self.assertEqual(muster.stop_reason(), "drained")
+
+    def test_a_process_that_starts_late_hears_it_at_once(self):
+        self.peer(hello={"stop": True, "grace_s": 5, "reason": "cancelled"})
+        wait_for("the stop", muster.should_stop)
+
+    def test_sigterm_is_one_too_without_an_agent(self):
+        before = signal.getsignal(signal.SIGTERM)
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        stopping._watching = False
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.assertFalse(muster.should_stop())
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.assertTrue(muster.should_stop())
+
+    def test_a_handler_of_the_program_stays(self):
+        before = signal.getsignal(signal.SIGTERM)
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        stopping._watching = False
+        mine = lambda *_: None  # noqa: E731
+        signal.signal(signal.SIGTERM, mine)
+        muster.should_stop()
+        self.assertIs(signal.getsignal(signal.SIGTERM), mine)
+
+
+class TheBoard(Case):
+    def test_what_one_puts_another_gets(self):
+        self.peer()
+        self.assertIsNone(muster.board.get("a"))
+        muster.board.put("a", "1")
+        self.assertEqual(muster.board.get("a", wait_s=5), "1")
+        with self.assertRaises(ValueError):
+            muster.board.put("k" * 257, "")
+        with self.assertRaises(ValueError):
+            muster.board.put("k", "v" * 16385)
+
+    def test_a_refusal_is_an_exception_with_the_agents_sentence(self):
+        self.peer(answers={"put": {"error": {"code": "ABORTED", "message": "generation 3 is over", "hint": "join"}}})
+        with self.assertRaisesRegex(muster.Aborted, "generation 3 is over: join"):
+            muster.board.put("a", "1")
+
+
+class Stacks(Case):
+    HANGS = textwrap.dedent("""
+        import muster, time
+        def the_place_where_it_hangs():
+            muster.report(1)
+            time.sleep(60)
+        the_place_where_it_hangs()
+    """)
+
+    def test_a_signal_writes_where_each_thread_is(self):
+        peer = self.peer()
+        child = subprocess.Popen([sys.executable, "-c", self.HANGS], env={**os.environ, "PYTHONPATH": str(PYTHON)})
+        try:
+            wait_for("a step", lambda: peer.of("step") and peer.of("stacks"))
+            child.send_signal(getattr(signal, "SIG" + peer.of("stacks")[0]["signal"]))
+            wait_for("the stack", lambda: b"the_place_where_it_hangs" in peer.stacks)
+        finally:
+            child.kill()
+            child.wait()
+
+
+class OutsideOfMuster(Case):
+    def test_everything_does_nothing_and_is_logged(self):
+        with self.assertLogs("muster", "INFO") as logs:
+            muster.report(7, loss=0.5)
+        self.assertEqual(logs.output, ["INFO:muster:step 7 loss=0.5"])
+        self.assertIsNone(muster.place())
+        muster.pause(5)
+        muster.done()
+        muster.board.put("a", "b")
+        self.assertEqual(muster.board.get("a"), "b")
+        self.assertEqual(list(muster.progress(range(3))), [0, 1, 2])
+
+    def test_the_import_costs_less_than_20_ms(self):
+        code = "import sys, time; t = time.perf_counter(); import muster; print(time.perf_counter() - t, len(sys.modules))"
+        took = []
+        for _ in range(5):
+            out = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(PYTHON)}, capture_output=True, text=True, check=True).stdout
+            took.append(float(out.split()[0]))
+        logging.getLogger("test").info("import muster: %s", took)
+        self.assertLess(min(took), 0.02)
+
+    def test_every_name_is_there(self):
+        for name in muster.__all__:
+            self.assertIsNotNone(getattr(muster, name), name)
+        with self.assertRaises(AttributeError):
+            muster.nothing
+        self.assertTrue(set(muster.__all__) <= set(dir(muster)))
+
+
+if __name__ == "__main__":
+    unittest.main()

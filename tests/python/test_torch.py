@@ -1,0 +1,117 @@
+"""With torch: loops that resume, save and stop together, and data in our order through its DataLoader."""
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from case import PYTHON, Case
+from test_worker import free_port, has
+
+import muster
+
+TORCH = has("torch")
+LOOP = textwrap.dedent("""
+    import os, signal, sys
+    import torch
+    import torch.distributed as dist
+    import muster
+    import muster.torch
+
+    folder, total, stops_at = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 1)
+    if "RANK" in os.environ:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    sampler = muster.BatchSampler(40, 10, seed=1)
+    data = torch.arange(160.0).reshape(40, 4).sin()
+    loop = muster.torch.Loop(folder, total_steps=total, every=3, model=model, optimizer=optimizer, sampler=sampler)
+    for step in loop:
+        batch = sampler.indices(sampler.deal(sampler.position))
+        loss = model(data[batch]).square().sum() * sampler.world / 10
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+        sampler.commit()
+        loop.report(loss=loss.detach())
+        if step + 1 == stops_at and os.environ.get("RANK", "0") == "0":
+            os.kill(os.getpid(), signal.SIGTERM)
+        print("step", step, float(loss), batch, flush=True)
+    print("weights", [round(float(x), 6) for x in next(model.parameters()).flatten()], flush=True)
+""")
+
+
+@unittest.skipUnless(TORCH, f"{sys.executable} has no torch")
+class Loops(Case):
+    def setUp(self):
+        super().setUp()
+        folder = TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_ranks(self, world, total, stops_at=0, name="ckpt"):
+        at = {**os.environ, "PYTHONPATH": str(PYTHON), "OMP_NUM_THREADS": "1"}
+        if world > 1:
+            at.update(WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+        started = [subprocess.Popen([sys.executable, "-c", LOOP, str(self.folder / name), str(total), str(stops_at)],
+                                    env={**at, **({"RANK": str(rank), "LOCAL_RANK": str(rank)} if world > 1 else {})},
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(world)]
+        outputs = [process.communicate(timeout=300) for process in started]
+        return [process.returncode for process in started], [out for out, _ in outputs], "".join(err for _, err in outputs)
+
+    def steps(self, output):
+        return [int(line.split()[1]) for line in output.splitlines() if line.startswith("step")]
+
+    def test_a_stop_of_one_rank_is_the_stop_of_all_and_the_run_goes_on_in_another_world(self):
+        codes, outputs, errors = self.run_ranks(2, 8, stops_at=4)
+        self.assertEqual(codes, [muster.EXIT_STOPPED] * 2, errors)
+        self.assertEqual([self.steps(output) for output in outputs], [[0, 1, 2, 3]] * 2)
+        self.assertEqual(sorted(entry.name for entry in (self.folder / "ckpt").iterdir()), ["step-00000003", "step-00000004"])
+        codes, (second,), errors = self.run_ranks(1, 8)
+        self.assertEqual((codes, self.steps(second)), ([0], [4, 5, 6, 7]), errors)
+        codes, (alone,), errors = self.run_ranks(1, 8, name="other")
+        self.assertEqual(codes, [0], errors)
+        weights = [list(map(float, out.split("weights [")[1].split("]")[0].split(","))) for out in (second, alone)]
+        for one, other in zip(*weights):
+            self.assertAlmostEqual(one, other, places=4)
+
+    def test_each_step_is_reported_with_its_numbers(self):
+        peer = self.peer()
+        codes, _, errors = self.run_ranks(1, 4)
+        self.assertEqual(codes, [0], errors)
+        self.assertEqual([line["step"] for line in peer.of("step")], [1, 2, 3, 4])
+        self.assertTrue(all(line["loss"] > 0 and line["total_steps"] == 4 for line in peer.of("step")))
+        self.assertEqual([(line["state"], line["step"]) for line in peer.of("checkpoint")], [("begin", 3), ("whole", 3), ("begin", 4), ("whole", 4)])
+
+    def test_other_parts_than_those_of_the_checkpoint_are_refused(self):
+        import torch
+
+        import muster.torch
+        for _ in muster.torch.Loop(self.folder, total_steps=1, model=torch.nn.Linear(1, 1)):
+            pass
+        with self.assertRaisesRegex(ValueError, "differ in the parts optimizer"):
+            muster.torch.Loop(self.folder, model=torch.nn.Linear(1, 1), optimizer=torch.nn.Linear(1, 1))
+
+
+@unittest.skipUnless(TORCH, f"{sys.executable} has no torch")
+class Data(Case):
+    def test_a_data_loader_with_workers_deals_our_order(self):
+        from torch.utils.data import DataLoader
+
+        from muster.torch import Stream
+        wanted = list(muster.BatchSampler(50, 8, seed=2, rank=1, world=2))
+        for workers in (0, 2):
+            sampler = muster.BatchSampler(50, 8, seed=2, rank=1, world=2)
+            batches = [batch.tolist() for batch in DataLoader(range(50), batch_sampler=sampler, num_workers=workers)]
+            self.assertEqual(batches, wanted)
+            stream = Stream(range(50), muster.BatchSampler(50, 8, seed=2, rank=1, world=2))
+            self.assertEqual([batch.tolist() for batch in DataLoader(stream, batch_size=None, num_workers=workers)], wanted)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    unittest.main()
