@@ -8,6 +8,7 @@
 
 #include "common/base/assert.h"
 #include "libworker/device/device_ops.h"
+#include "libworker/device/wire_ops.h"
 
 void device_free(struct device *device)
 {
@@ -31,6 +32,11 @@ const char *device_kernels(const struct device *device)
 bool device_host_reads(const struct device *device)
 {
     return device->ops->host_reads;
+}
+
+const struct wire_ops *device_wires(const struct device *device)
+{
+    return device->ops->wires;
 }
 
 int device_failure(const struct device *device, struct error *err)

@@ -12,6 +12,8 @@
 
 #include "libworker/device/device.h"
 
+struct wire_ops;
+
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
 
 /* Between which memories: to the device, to the host, within the device. */
@@ -28,7 +30,8 @@ struct device_ops {
     const char *name;
     const char *kernels; /* device_kernels */
     bool host_reads;
-    bool fresh_zeros; /* memory_new gives zeros */
+    bool fresh_zeros;             /* memory_new gives zeros */
+    const struct wire_ops *wires; /* its own collectives (wire_ops.h); NULL: it has none */
 
     void (*free)(struct device *device);
 

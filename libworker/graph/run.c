@@ -249,55 +249,15 @@ static void run_rows(const struct run *run, const struct plan *plan, const struc
     }
 }
 
-/* What a collective reads and writes. */
-struct meeting {
-    enum op_meeting kind;
-    bool backward;
-    const float *from;
-    float *to;
-    size_t n_from, n_to;
-};
-
-/* In host memory. */
-static int meet_host(const struct run *run, const struct meeting *m, struct error *err)
+/* A model that is alone gets its own elements back. */
+static int meet_ranks(const struct run *run, const struct model_meeting *m, struct error *err)
 {
     const struct model_ranks *ranks = &run->model->ranks;
-    if (m->kind == MEET_SUM || !ranks->count)
-        memcpy(m->to, m->from, m->n_to * sizeof(*m->to));
-    if (!ranks->count)
-        return 0;
-    if (m->kind == MEET_SUM)
-        return ranks->sum(ranks->arg, m->to, m->n_to, err);
-    return m->backward ? ranks->scatter(ranks->arg, m->from, m->to, m->n_to, err)
-                       : ranks->gather(ranks->arg, m->from, m->to, m->n_from, err);
-}
-
-/* By copies on the host. */
-static int meet_by_copies(const struct run *run, const struct meeting *m, struct error *err)
-{
-    struct meeting host = *m;
-    float *room = malloc((m->n_from + m->n_to + 1) * sizeof(*room));
-    if (!room)
-        return error_set(err, WK_ENOMEM, "no memory to meet the other ranks");
-    host.from = room;
-    host.to = room + m->n_from;
-    int rc = queue_read(run->queue, room, m->from, m->n_from * sizeof(*room), err);
-    if (!rc)
-        rc = meet_host(run, &host, err);
-    if (!rc)
-        rc = queue_write(run->queue, m->to, host.to, m->n_to * sizeof(*room), err);
-    free(room);
-    return rc;
-}
-
-static int meet_ranks(const struct run *run, const struct meeting *m, struct error *err)
-{
-    if (!device_host_reads(queue_device(run->queue)))
-        return meet_by_copies(run, m, err);
-    int rc = queue_finish(run->queue, err);
-    if (rc)
-        return rc;
-    return meet_host(run, m, err);
+    if (ranks->count)
+        return ranks->meet(ranks->arg, m, err);
+    if (m->to != m->from)
+        queue_copy(run->queue, m->to, m->from, m->n * sizeof(*m->to));
+    return 0;
 }
 
 /* A gradient that is added to what is there comes into memory beside it first. */
@@ -307,12 +267,13 @@ static int run_meet(const struct run *run, const struct plan *plan, const struct
     int from = launch->backward ? launch->d_out : launch->in[0];
     int to = launch->backward ? launch->d_in[0] : launch->out[0];
     bool adds = launch->backward && (launch->add & OP_IN(0));
-    struct meeting m = {.kind = launch->node->row->meets,
-                        .backward = launch->backward,
-                        .from = run_address(run, plan, from),
-                        .to = run_address(run, plan, adds ? launch->scratch : to),
-                        .n_from = (size_t)plan->values[from].count,
-                        .n_to = (size_t)plan->values[to].count};
+    size_t n_from = (size_t)plan->values[from].count, n_to = (size_t)plan->values[to].count;
+    struct model_meeting m = {.kind = launch->node->row->meets == MEET_SUM ? MODEL_SUM
+                                      : launch->backward                   ? MODEL_SCATTER
+                                                                           : MODEL_GATHER,
+                              .from = run_address(run, plan, from),
+                              .to = run_address(run, plan, adds ? launch->scratch : to),
+                              .n = n_from < n_to ? n_from : n_to};
     int rc = meet_ranks(run, &m, err);
     struct row_args row = {.kernels = run->pass.kernels,
                            .from = m.to,
