@@ -33,6 +33,9 @@ struct device_ops {
     bool fresh_zeros;             /* memory_new gives zeros */
     const struct wire_ops *wires; /* its own collectives (wire_ops.h); NULL: it has none */
 
+    /* Its own kernel for launches of this name, NULL for none. A NULL slot: launches run theirs. */
+    const struct device_kernel *(*kernel)(const struct device *device, const char *name);
+
     void (*free)(struct device *device);
 
     /* NULL: there is no memory. */

@@ -11,6 +11,7 @@
 #include "libworker/graph/count.h"
 #include "libworker/graph/decode.h"
 #include "libworker/graph/freeze.h"
+#include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/pass.h"
 #include "libworker/graph/words.h"
@@ -74,24 +75,6 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
     return rc;
 }
 
-struct total_args {
-    const double *sums;
-    double *to;
-    int n;
-    double weights[GRAPH_NAMED_MAX], divisors[GRAPH_NAMED_MAX];
-};
-_Static_assert(sizeof(struct total_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
-
-static void run_total(struct queue *queue, const void *args)
-{
-    const struct total_args *a = args;
-    double total = 0;
-    (void)queue;
-    for (int i = 0; i < a->n; i++)
-        total += a->sums[i] * a->weights[i] / a->divisors[i];
-    *a->to = total;
-}
-
 /* total_loss on the device. */
 static void graph_keep_loss(struct wk_model *model, double *to)
 {
@@ -105,8 +88,8 @@ static void graph_keep_loss(struct wk_model *model, double *to)
         {args.sums, (size_t)args.n * sizeof(*args.sums), DEVICE_READ},
         {to, sizeof(*to), DEVICE_WRITE},
     };
-    queue_launch(m->place.queue, &(struct device_launch){.name = "total the losses",
-                                                         .run = run_total,
+    queue_launch(m->place.queue, &(struct device_launch){.name = GRAPH_TOTAL,
+                                                         .run = launch_total,
                                                          .args = &args,
                                                          .args_bytes = sizeof(args),
                                                          .ranges = ranges,

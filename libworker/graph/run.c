@@ -7,6 +7,7 @@
 
 #include "libworker/device/device.h"
 #include "libworker/graph/describe.h"
+#include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/types.h"
 #include "libworker/nn/model.h"
@@ -62,26 +63,6 @@ void run_describe(const struct plan *plan, const struct launch *launch, struct o
         ret->d_out = describe(&plan->values[launch->d_out]);
     if (launch->cache >= 0)
         ret->cache = describe(&plan->values[launch->cache]);
-}
-
-/* The arguments of a launch of an operation. */
-struct op_args {
-    struct op_pass pass;
-    struct op_call call;
-    bool backward;
-};
-_Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
-
-static void run_op(struct queue *queue, const void *args)
-{
-    const struct op_args *op = args;
-    struct op_call call = op->call;
-    call.pass = &op->pass;
-    call.queue = queue;
-    if (op->backward)
-        call.node->row->backward(&call);
-    else
-        call.node->row->forward(&call);
 }
 
 /* A launch while it is put together. */
@@ -162,53 +143,10 @@ static void run_kernel(const struct run *run, const struct plan *plan, const str
     run_describe(plan, launch, &args.call);
     set_tensors(run, plan, launch, &args.call, &e);
     enqueue(run, &e,
-            &(struct device_launch){.name = launch->node->row->name,
-                                    .run = run_op,
+            &(struct device_launch){.name = launch_name_of(launch->node),
+                                    .run = launch_op,
                                     .args = &args,
                                     .args_bytes = sizeof(args)});
-}
-
-/* A few floats in a row, for what is no operation. */
-struct row_args {
-    const struct kernel_table *kernels;
-    const float *from;
-    float *to;
-    double *sum;
-    int64_t count;
-    float seed;
-};
-
-/* In double, in the order of the elements. */
-static void run_loss(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    double sum = 0;
-    (void)queue;
-    for (int64_t i = 0; i < row->count; i++)
-        sum += (double)row->from[i];
-    *row->sum += sum;
-}
-
-static void run_seed(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    row->kernels->fill(row->to, row->seed, (size_t)row->count);
-}
-
-static void run_seed_more(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    for (int64_t i = 0; i < row->count; i++)
-        row->to[i] += row->seed;
-}
-
-static void run_add(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    row->kernels->add(row->to, row->from, (size_t)row->count);
 }
 
 static void enqueue_row(const struct run *run, const struct row_args *row, const char *name,
@@ -220,7 +158,7 @@ static void enqueue_row(const struct run *run, const struct row_args *row, const
         e.ranges[e.n_ranges++] = (struct device_range){row->from, bytes, DEVICE_READ};
     if (row->to)
         e.ranges[e.n_ranges++] = (struct device_range){
-            row->to, bytes, function == run_seed ? DEVICE_WRITE : DEVICE_UPDATE};
+            row->to, bytes, function == launch_seed ? DEVICE_WRITE : DEVICE_UPDATE};
     if (row->sum)
         e.ranges[e.n_ranges++] = (struct device_range){row->sum, sizeof(double), DEVICE_UPDATE};
     enqueue(run, &e,
@@ -239,13 +177,14 @@ static void run_rows(const struct run *run, const struct plan *plan, const struc
     if (launch->kind == LAUNCH_COPY) {
         queue_copy(run->queue, row.to, row.from, (size_t)row.count * sizeof(float));
     } else if (launch->kind == LAUNCH_ADD) {
-        enqueue_row(run, &row, "add a gradient", run_add);
+        enqueue_row(run, &row, GRAPH_ADD, launch_add);
     } else if (launch->kind == LAUNCH_LOSS) {
         row.sum = numbers_at(run->numbers) + launch->index;
-        enqueue_row(run, &row, "sum a loss", run_loss);
+        enqueue_row(run, &row, GRAPH_SUM_LOSS, launch_sum_loss);
     } else {
         row.seed = run->seeds[launch->index];
-        enqueue_row(run, &row, "begin a gradient", launch->add ? run_seed_more : run_seed);
+        enqueue_row(run, &row, launch->add ? GRAPH_ADD_SEED : GRAPH_SEED,
+                    launch->add ? launch_add_seed : launch_seed);
     }
 }
 
@@ -280,7 +219,7 @@ static int run_meet(const struct run *run, const struct plan *plan, const struct
                            .to = run_address(run, plan, to),
                            .count = plan->values[to].count};
     if (!rc && adds)
-        enqueue_row(run, &row, "add a gradient", run_add);
+        enqueue_row(run, &row, GRAPH_ADD, launch_add);
     if (rc)
         (void)error_wrap(err, "%s", launch->node->row->name);
     return rc;

@@ -6,7 +6,7 @@
 #include "common/base/assert.h"
 #include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
-#include "libworker/parallel/elements.h"
+#include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
 #include "libworker/parallel/sharded_unit.h"
@@ -203,12 +203,6 @@ void sharded_flush(void *self)
         sharded_release_all(s);
 }
 
-struct compact_args {
-    const struct shard_plan *plan;
-    size_t part, element; /* bytes of one */
-    char *arena;
-};
-
 /* Each row to a place at or before its own. */
 static void run_compact(struct queue *queue, const void *args)
 {
@@ -230,7 +224,7 @@ static void compact(struct sharded *s)
                                       .element = low ? sizeof(uint16_t) : sizeof(float),
                                       .arena = low ? (char *)s->low.grads : (char *)s->grads};
     const struct device_range range = {args.arena, s->trained.padded * args.element, DEVICE_UPDATE};
-    queue_launch(s->model->queue, &(struct device_launch){.name = "move sums together",
+    queue_launch(s->model->queue, &(struct device_launch){.name = PARALLEL_COMPACT,
                                                           .run = run_compact,
                                                           .args = &args,
                                                           .args_bytes = sizeof(args),

@@ -1,6 +1,8 @@
 #include "libworker/parallel/strategy.h"
 
+#include "libworker/device/device.h"
 #include "libworker/parallel/ddp.h"
+#include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded.h"
 #include "libworker/parallel/strategy_grads.h"
 #include "libworker/parallel/strategy_ops.h"
@@ -65,6 +67,30 @@ static int init_common(struct strategy *st, struct error *err)
     return 0;
 }
 
+/* A device with kernels of its own has those that these settings need. */
+static int check_kernels(const struct device *device, const struct strategy_options *options,
+                         struct error *err)
+{
+    bool low = narrowing_on(&options->narrowing), cuts = strategy_cuts(options->kind);
+    bool narrow_hook = !cuts && (options->hook == HOOK_F16 || options->hook == HOOK_BF16);
+    const struct {
+        bool needed;
+        const char *name;
+    } launches[] = {
+        {true, PARALLEL_SCALE},
+        {cuts, PARALLEL_ADD},
+        {narrow_hook, PARALLEL_NARROW},
+        {narrow_hook, PARALLEL_WIDEN},
+        {cuts && low && options->narrowing.grads, PARALLEL_ADD_NARROW},
+        {low, PARALLEL_NARROW_MODEL},
+        {options->kind == STRATEGY_ZERO1, PARALLEL_COMPACT},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(launches) / sizeof(*launches) && !rc; i++)
+        rc = launches[i].needed ? device_kernel_need(device, "launch", launches[i].name, err) : 0;
+    return rc;
+}
+
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err)
 {
@@ -81,6 +107,8 @@ int strategy_init(struct strategy *st, struct wk_model *model,
     };
     int rc = step_numbers_init(&st->numbers, model_trained(model), model->queue, err);
     wire_init(&st->wire, model->queue, options->wires);
+    if (!rc)
+        rc = check_kernels(queue_device(model->queue), options, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)

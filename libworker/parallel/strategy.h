@@ -49,7 +49,8 @@ struct strategy {
     enum sums sums; /* of the last window that was */
 };
 
-/* Set up the model's memory and initial values. `st` must not move until fini. WK_ENOMEM. */
+/* Set up the model's memory and initial values. `st` must not move until fini. WK_ENOMEM;
+ * WK_EUNSUPPORTED: the model's device lacks a kernel that these settings need. */
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err);
 void strategy_fini(struct strategy *st); /* zeroed memory is allowed; waits for running sums */
