@@ -71,7 +71,6 @@ struct device_launch {
 
 /* What a device runs for launches of a name instead of their `run`, with their arguments. */
 struct device_kernel {
-    const char *name;
     void (*run)(struct queue *queue, const void *args);
     size_t (*scratch_bytes)(const void *args); /* what an operation needs meanwhile; NULL: none */
 };
