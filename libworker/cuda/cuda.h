@@ -9,8 +9,8 @@
  * nothing runs any more. An error of a kernel is noticed by a later call, or by a wait. The process
  * can then not use the GPU again. Memory that cannot be had is no failure.
  *
- * One thread at a time uses a device; each entry makes its GPU the current one of the thread. Part of
- * the module libworker-cuda.so (device/module.h), which only has what it links.
+ * One thread at a time uses a device; each entry makes its GPU the thread's current one. Part of
+ * the module libworker-cuda.so, which only has what it links.
  */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
@@ -23,8 +23,8 @@
 #include "libworker/device/device_ops.h"
 
 enum {
-    CUDA_EVENTS = 256,              /* of a queue; older ones stand for later ones */
-    CUDA_SCRATCH_BYTES = 1 << 20,   /* of a queue */
+    CUDA_EVENTS = 256,            /* of a queue; older ones stand for later ones */
+    CUDA_SCRATCH_BYTES = 1 << 20, /* of a queue */
     CUDA_NAME_BYTES = 256,
     CUDA_LAUNCHES_KEPT = 1024, /* names whose kernels are remembered; a power of 2 */
 };

@@ -69,27 +69,12 @@ struct device_launch {
     int n_ranges; /* <= LAUNCH_RANGES_MAX; may overlap */
 };
 
-/* What a device runs for launches of a name instead of their `run`, with their arguments. */
-struct device_kernel {
-    void (*run)(struct queue *queue, const void *args);
-    size_t (*scratch_bytes)(const void *args); /* what an operation needs meanwhile; NULL: none */
-};
-
 void device_free(struct device *device); /* NULL is fine */
 const char *device_name(const struct device *device);
 const char *device_kernels(const struct device *device); /* whose it runs: "cpu" */
 /* Host code may read and write device memory between launches, as on the CPU. */
 bool device_host_reads(const struct device *device);
 int device_failure(const struct device *device, struct error *err); /* its code, or 0 */
-
-/* Kernels of its own. Without them, as on the CPU, launches run their `run`. With them a launch
- * whose name has none fails the device; so what needs kernels asks for them before it begins.
- * device_kernel_find: NULL if there is none. device_kernel_need: WK_EUNSUPPORTED with a sentence if
- * this device has to have one and has none; `kind` is what the name is of: "operation". */
-bool device_has_kernels(const struct device *device);
-const struct device_kernel *device_kernel_find(const struct device *device, const char *name);
-int device_kernel_need(const struct device *device, const char *kind, const char *name,
-                       struct error *err);
 
 /* Device memory of undefined content, or of zeros, aligned to DEVICE_ALIGN_BYTES; 0 bytes are
  * allowed. WK_ENOMEM leaves the device usable. Free with the same `bytes`; NULL is fine. */

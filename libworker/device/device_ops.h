@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 
 struct wire_ops;
 

@@ -5,7 +5,7 @@
 
 #include <worker/worker.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/batch.h"
 #include "libworker/graph/carry.h"
 #include "libworker/graph/count.h"
@@ -109,12 +109,30 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     return queue_finish(m->place.queue, err); /* the program's functions may fail */
 }
 
-static void graph_move(struct wk_model *model, struct queue *queue)
+/* A device with kernels of its own has those of training. */
+static int check_kernels(const struct graph_model *m, struct error *err)
+{
+    const struct plan_options options = {.trace = {.trains = true, .drops = m->model.dropout > 0},
+                                         .sizes = pass_sizes(m, 1, m->model.context),
+                                         .device = m->place.device};
+    struct plan *plan = NULL;
+    if (!device_has_kernels(m->place.device))
+        return 0;
+    int rc = plan_new(m->graph, &options, m->blocks, &plan, err);
+    plan_free(plan);
+    return rc;
+}
+
+static int graph_move(struct wk_model *model, struct queue *queue, struct error *err)
 {
     struct graph_model *m = of(model);
     forget_plans(m);
     (void)carry_leave(m, NULL); /* a device that failed says so at the next call */
     place_move(&m->place, queue);
+    int rc = check_kernels(m, err);
+    if (rc)
+        place_move(&m->place, NULL);
+    return rc;
 }
 
 /* What an evaluation asks for of the logits [rows, vocab]. */

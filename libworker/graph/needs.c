@@ -1,6 +1,6 @@
 #include "libworker/graph/needs.h"
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/run.h"
@@ -53,7 +53,8 @@ int needs_check(const struct plan *plan, struct error *err)
     const struct device *device = plan->options.device;
     if (!device || !device_has_kernels(device))
         return 0;
-    int rc = plan->options.trace.trains ? device_kernel_need(device, "launch", GRAPH_TOTAL, err) : 0;
+    int rc =
+        plan->options.trace.trains ? device_kernel_need(device, "launch", GRAPH_TOTAL, err) : 0;
     for (int i = 0; i < plan->n_launches && !rc; i++)
         rc = check_one(device, &plan->launches[i], err);
     return rc;

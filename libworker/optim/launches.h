@@ -55,7 +55,7 @@ struct update_args {
     bool moves;        /* false: a frozen group is not touched, but for its copy */
     float scale;       /* of the gradients, unless `verdict` has it */
     const struct verdict_values *verdict; /* if it does not apply, nothing changes */
-    struct wk_optimizer *mapped; /* whose state is given back as it is used, or NULL */
+    struct wk_optimizer *mapped;          /* whose state is given back as it is used, or NULL */
     size_t offset;
 };
 

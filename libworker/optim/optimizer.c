@@ -8,6 +8,7 @@
 
 #include "common/base/str.h"
 #include "libworker/device/cpu.h"
+#include "libworker/device/kernels.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/state.h"
 

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "libworker/device/numbers.h"
+#include "libworker/device/kernels.h"
 #include "libworker/optim/launches.h"
 
 enum { VALUES = sizeof(struct verdict_values) / sizeof(double) };
@@ -97,8 +98,7 @@ static void run_open(struct queue *queue, const void *args)
 
 void verdict_open(struct verdict *verdict, double scale, enum verdict_sums sums)
 {
-    enqueue(verdict, OPTIM_OPEN, run_open,
-            (struct verdict_args){.number = scale, .sums = sums});
+    enqueue(verdict, OPTIM_OPEN, run_open, (struct verdict_args){.number = scale, .sums = sums});
 }
 
 static void run_measure(struct queue *queue, const void *args)

@@ -1,6 +1,6 @@
 #include "libworker/parallel/strategy.h"
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded.h"

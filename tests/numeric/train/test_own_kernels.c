@@ -1,6 +1,6 @@
-/* A device with kernels of its own: they run instead of the launches', are found by name, say how
- * much scratch memory operations need, and what needs one that is missing is refused before anything
- * runs. The device is the CPU with another table. */
+/* A device with kernels of its own: they run instead of the launches', are found by name and say
+ * how much scratch memory operations need. What needs one that is missing is refused before
+ * anything runs. The device is the CPU with another table. */
 #include <string.h>
 
 #include "libworker/device/cpu.h"
@@ -20,7 +20,7 @@ static int operations, others;
 static size_t largest; /* of its memory, bytes */
 static void *(*cpu_memory_new)(struct device *, enum memory_kind, size_t);
 
-/* The kernel of every operation: the host's. It may use all the scratch memory that it asked for. */
+/* Every operation's: the host's. It may use all the scratch memory that it asked for. */
 static void run_operation(struct queue *queue, const void *args)
 {
     const struct op_args *op = args;
@@ -75,8 +75,7 @@ static bool is_operation(const char *name)
 static const struct device_kernel *own_kernel(const struct device *device, const char *name)
 {
     static const struct device_kernel operation = {run_operation, scratch_of_operation},
-                                      other = {run_other, NULL},
-                                      sum_loss = {run_sum_loss, NULL},
+                                      other = {run_other, NULL}, sum_loss = {run_sum_loss, NULL},
                                       seed = {run_seed, NULL}, add = {run_add, NULL};
     CHECK(device->ops == &own_ops);
     if (missing && !strcmp(missing, name))
@@ -238,8 +237,8 @@ static void what_is_missing_is_refused_before_anything_runs(void)
 /* A name that meant two things would run the wrong kernel. */
 static void names_are_unique(void)
 {
-    static const char *const graph[] = {GRAPH_CUSTOM, GRAPH_SUM_LOSS, GRAPH_SEED,
-                                        GRAPH_ADD_SEED, GRAPH_ADD, GRAPH_TOTAL};
+    static const char *const graph[] = {GRAPH_CUSTOM,   GRAPH_SUM_LOSS, GRAPH_SEED,
+                                        GRAPH_ADD_SEED, GRAPH_ADD,      GRAPH_TOTAL};
     static const char *const optim[] = OPTIM_LAUNCHES, *const parallel[] = PARALLEL_LAUNCHES;
     static const char *const optimizers[] = {"sgd", "adam", "adamw", "lion", "adafactor", "muon"};
     const char *names[NAMES_MAX];
