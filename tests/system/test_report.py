@@ -1,9 +1,11 @@
 """Programs without libworker that report (docs/report.md): a plain socket and lines of JSON."""
 import json
+import os
+import subprocess
 import textwrap
 
 import pytest
-from localcluster import wait_for
+from localcluster import MUSTER, wait_for
 
 CLIENT = '''
 import json, os, socket, sys, time
@@ -198,3 +200,51 @@ def test_mistakes_are_answered_with_what_is_wrong(cluster, program, tmp_path):
     '''))
     cluster.wait_state(job, "succeeded")
     assert lines(cluster, job)[0]["count"] >= 1
+
+
+SHELL = """
+set -e
+muster report step 0 --of 30
+latest=$(muster report latest) || latest=none
+echo "from $latest"
+for step in $(seq 1 30); do
+    sleep 0.05
+    muster report step $step --loss 2.$step --metric lr=0.01
+    if [ $step = 10 ]; then
+        mkdir -p "$MUSTER_CHECKPOINT_DIR/step-10"
+        printf 12345 > "$MUSTER_CHECKPOINT_DIR/step-10/weights"
+        muster report checkpoint "$MUSTER_CHECKPOINT_DIR/step-10" --step 10
+        test "$(muster report latest)" = "$MUSTER_CHECKPOINT_DIR/step-10"
+    fi
+    if muster report should-stop; then exit 9; fi
+done
+muster report put greeting "hello there" && test "$(muster report get greeting)" = "hello there"
+muster report get other --wait 200ms && exit 8
+muster report step x && exit 7
+muster report metric --metric bad 2> /dev/null && exit 6
+muster report checkpoint /nowhere 2> /dev/null && exit 5
+muster report done
+"""
+
+
+def test_a_shell_script_reports(cluster, tmp_path):
+    (tmp_path / "muster").symlink_to(MUSTER)
+    job = cluster.submit("--checkpoint", tmp_path / "ckpt", "-e", f"PATH={tmp_path}:{os.environ['PATH']}", "--", "/bin/bash", "-c", SHELL)
+    ended = cluster.wait_state(job, "succeeded", seconds=40)
+    assert int(ended["step"]) == 30 and int(ended["total_steps"]) == 30 and abs(ended["loss"] - 2.30) < 1e-9
+    assert ended["last_checkpoint"]["path"] == f"{tmp_path}/ckpt/step-10" and int(ended["last_checkpoint"]["size_bytes"]) == 5
+    assert "from none" in cluster.output(job)
+
+
+def test_outside_of_a_job_nothing_is_reported(tmp_path):
+    env = {k: v for k, v in os.environ.items() if k != "MUSTER_REPORT_SOCKET"}
+
+    def report(*words, **more):
+        return subprocess.run([MUSTER, "report", *words], capture_output=True, text=True, timeout=60, env={**env, **more})
+    done = report("step", "3", "--loss", "1")
+    assert done.returncode == 0 and done.stderr.count("\n") == 1 and "no job of Muster" in done.stderr, done
+    assert report("should-stop").returncode == report("latest").returncode == 1
+    assert report("step", "3", "--strict").returncode == 3
+    gone = report("done", MUSTER_REPORT_SOCKET=str(tmp_path / "gone.sock"))
+    assert gone.returncode == 0 and "no agent answers" in gone.stderr
+    assert report("step").returncode == 2 and report("step", "--", "-1").returncode == 2
