@@ -9,26 +9,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "libworker/graph/op/attention.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/room.h"
-#include "libworker/graph/op/starts.h"
 #include "libworker/graph/op/tile.h"
 
-enum { QKV, STARTS, LSE = 1 };
-
-struct attributes {
-    int heads, kv_heads;
-    bool causal;
-    int64_t window;
-    float scale; /* 0: 1 / sqrt(size) */
-};
-
-static int64_t vectors_of(const struct attributes *a)
-{
-    return a->heads + 2 * (int64_t)a->kv_heads;
-}
-
-static int options_check(const struct attributes *a, struct error *err)
+static int options_check(const struct attention_attributes *a, struct error *err)
 {
     if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads)
         return error_set(err, WK_EINVAL, "%d heads with %d kv_heads; heads must be a multiple",
@@ -44,19 +30,19 @@ static int options_check(const struct attributes *a, struct error *err)
 static int mix_shape(struct op_signature *s, struct error *err)
 {
     char text[TENSOR_TEXT_MAX];
-    const struct attributes *a = s->attributes;
-    const struct wk_tensor *qkv = s->in[QKV];
-    int rc = rule_value(s, QKV, err);
+    const struct attention_attributes *a = s->attributes;
+    const struct wk_tensor *qkv = s->in[ATTENTION_QKV];
+    int rc = rule_value(s, ATTENTION_QKV, err);
     if (!rc)
-        rc = rule_dims(s, QKV, (int[]){3, 3}, err);
+        rc = rule_dims(s, ATTENTION_QKV, (int[]){3, 3}, err);
     if (!rc)
-        rc = starts_shape(s, STARTS, qkv, err);
+        rc = starts_shape(s, ATTENTION_STARTS, qkv, err);
     if (!rc)
         rc = options_check(a, err);
     if (rc)
         return rc;
-    int64_t size = qkv->shape[2].fixed / vectors_of(a);
-    if (!dim_is_fixed(qkv->shape[2]) || qkv->shape[2].fixed % vectors_of(a) ||
+    int64_t size = qkv->shape[2].fixed / attention_vectors(a);
+    if (!dim_is_fixed(qkv->shape[2]) || qkv->shape[2].fixed % attention_vectors(a) ||
         size > ATTENTION_SIZE_MAX)
         return error_set(err, WK_EINVAL,
                          "input 0 is %s; its width must be (%d + 2 * %d) heads of 1 to %d",
@@ -67,52 +53,10 @@ static int mix_shape(struct op_signature *s, struct error *err)
     s->n_out = 2;
     s->out[0] = rule_output(qkv, 0);
     s->out[0].shape[2] = dim_fixed(a->heads * size);
-    s->out[LSE] = rule_output(qkv, 0);
-    s->out[LSE].shape[1] = dim_fixed(a->heads);
-    s->out[LSE].shape[2] = qkv->shape[1];
+    s->out[ATTENTION_LSE] = rule_output(qkv, 0);
+    s->out[ATTENTION_LSE].shape[1] = dim_fixed(a->heads);
+    s->out[ATTENTION_LSE].shape[2] = qkv->shape[1];
     return 0;
-}
-
-static bool is_decoding(const struct op_call *call)
-{
-    return call->cache.dims > 0;
-}
-
-/* The kernels' type: that of the cache, or of qkv and the result, or f32 where they differ. */
-static enum wk_dtype type_of(const struct op_call *call)
-{
-    if (is_decoding(call))
-        return call->cache.type;
-    bool same = call->in[QKV].type == call->out[0].type;
-    return same ? call->in[QKV].type : WK_F32;
-}
-
-static struct kernel_attention kernel_of(const struct op_call *call)
-{
-    const struct attributes *a = call->node->attributes;
-    const struct op_tensor *qkv = &call->in[QKV];
-    int64_t length = qkv->shape[1], stride = qkv->shape[2], size = stride / vectors_of(a);
-    struct attention_stride in = {stride, length * stride};
-    struct attention_stride out = {a->heads * size, length * a->heads * size};
-    return (struct kernel_attention){
-        .samples = qkv->shape[0],
-        .length = length,
-        .keys = length,
-        .heads = a->heads,
-        .kv_heads = a->kv_heads,
-        .size = size,
-        .q = in,
-        .k = in,
-        .v = in,
-        .out = out,
-        .type = type_of(call),
-        .grad_type = WK_F32,
-        .scale = a->scale > 0 ? a->scale : 1.0f / sqrtf((float)size),
-        .causal = a->causal,
-        .window = a->window,
-        .starts = starts_of(call, STARTS),
-        .keep = 1,
-    };
 }
 
 /* x in the kernels' type: itself, or room for it. */
@@ -120,7 +64,7 @@ static struct op_tensor as_typed(const struct op_call *call, const struct op_ten
                                  uint8_t **room)
 {
     struct op_tensor same = *x;
-    same.type = type_of(call);
+    same.type = attention_type(call);
     if (same.type != x->type)
         same.data = room_take(room, x->count, wk_dtype_bytes(same.type));
     return same;
@@ -128,8 +72,8 @@ static struct op_tensor as_typed(const struct op_call *call, const struct op_ten
 
 static size_t typed_bytes(const struct op_call *call, const struct op_tensor *x)
 {
-    size_t bytes = (size_t)x->count * wk_dtype_bytes(type_of(call));
-    return x->type == type_of(call) ? 0 : room_rounded(bytes);
+    size_t bytes = (size_t)x->count * wk_dtype_bytes(attention_type(call));
+    return x->type == attention_type(call) ? 0 : room_rounded(bytes);
 }
 
 static void convert_between(const struct op_call *call, const struct op_tensor *to,
@@ -143,14 +87,14 @@ static void convert_between(const struct op_call *call, const struct op_tensor *
 static struct attention_data data_of(const struct op_call *call, const struct kernel_attention *k,
                                      uint8_t **room)
 {
-    struct op_tensor qkv = as_typed(call, &call->in[QKV], room);
+    struct op_tensor qkv = as_typed(call, &call->in[ATTENTION_QKV], room);
     int64_t keys = k->heads * k->size, values = keys + k->kv_heads * k->size;
-    convert_between(call, &qkv, &call->in[QKV]);
+    convert_between(call, &qkv, &call->in[ATTENTION_QKV]);
     return (struct attention_data){
         .q = tensor_at(&qkv, 0),
         .k = tensor_at(&qkv, keys),
         .v = tensor_at(&qkv, values),
-        .lse = call->out[LSE].data,
+        .lse = call->out[ATTENTION_LSE].data,
     };
 }
 
@@ -176,12 +120,12 @@ static void use_cache(const struct op_call *call, struct kernel_attention *kerne
 
 static void mix_forward(const struct op_call *call)
 {
-    struct kernel_attention kernel = kernel_of(call);
+    struct kernel_attention kernel = attention_of(call);
     uint8_t *room = call->scratch;
-    if (call->in[QKV].count == 0)
+    if (call->in[ATTENTION_QKV].count == 0)
         return;
     struct attention_data data = data_of(call, &kernel, &room);
-    if (is_decoding(call))
+    if (attention_decodes(call))
         use_cache(call, &kernel, &data);
     struct op_tensor result = as_typed(call, &call->out[0], &room);
     data.out = result.data;
@@ -192,8 +136,8 @@ static void mix_forward(const struct op_call *call)
 
 static void mix_backward(const struct op_call *call)
 {
-    const struct op_tensor *dqkv = &call->d_in[QKV];
-    struct kernel_attention kernel = kernel_of(call);
+    const struct op_tensor *dqkv = &call->d_in[ATTENTION_QKV];
+    struct kernel_attention kernel = attention_of(call);
     int64_t keys = kernel.heads * kernel.size, values = keys + kernel.kv_heads * kernel.size;
     uint8_t *room = call->scratch;
     if (dqkv->count == 0 || !dqkv->data)
@@ -214,18 +158,18 @@ static void mix_backward(const struct op_call *call)
 
 static size_t scratch_bytes(const struct op_call *call, bool back)
 {
-    struct kernel_attention kernel = kernel_of(call);
-    if (is_decoding(call))
+    struct kernel_attention kernel = attention_of(call);
+    if (attention_decodes(call))
         kernel.keys = call->cache.shape[0];
-    size_t bytes = typed_bytes(call, &call->in[QKV]) + typed_bytes(call, &call->out[0]) +
+    size_t bytes = typed_bytes(call, &call->in[ATTENTION_QKV]) + typed_bytes(call, &call->out[0]) +
                    attention_scratch_bytes(&kernel, back);
-    if (back && call->d_in[QKV].add)
-        bytes += room_rounded((size_t)call->in[QKV].count * sizeof(float));
+    if (back && call->d_in[ATTENTION_QKV].add)
+        bytes += room_rounded((size_t)call->in[ATTENTION_QKV].count * sizeof(float));
     return bytes;
 }
 
 /* Positions that a query sees, on average. */
-static double seen_of(const struct attributes *a, double length)
+static double seen_of(const struct attention_attributes *a, double length)
 {
     double window = a->window > 0 && (double)a->window < length ? (double)a->window : length;
     double before = window * (length - (window - 1) / 2) / length; /* itself and those before */
@@ -236,28 +180,31 @@ static double seen_of(const struct attributes *a, double length)
 static void mix_cost(const struct op_call *call, bool back, struct op_cost *ret)
 {
     double count = (double)call->out[0].count;
-    double seen = seen_of(call->node->attributes, (double)call->in[QKV].shape[1]);
+    double seen = seen_of(call->node->attributes, (double)call->in[ATTENTION_QKV].shape[1]);
     *ret = (struct op_cost){.flop = 2 * (back ? 5 : 2) * count * seen,
                             .bytes = cost_bytes(call, back)};
 }
 
 static const char *mix_decode_refusal(const struct node *node)
 {
-    const struct attributes *a = node->attributes;
+    const struct attention_attributes *a = node->attributes;
     return a->causal ? rule_decodes_rows(node) : "positions see later ones";
 }
 
 static int64_t cache_width(const struct node *node)
 {
-    const struct attributes *a = node->attributes;
-    int64_t size = node->in[QKV]->shape[2].fixed / vectors_of(a);
+    const struct attention_attributes *a = node->attributes;
+    int64_t size = node->in[ATTENTION_QKV]->shape[2].fixed / attention_vectors(a);
     return 2 * a->kv_heads * size;
 }
 
 static const struct op_attribute attention_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, heads),  OP_ATTRIBUTE(struct attributes, kv_heads),
-    OP_ATTRIBUTE(struct attributes, causal), OP_ATTRIBUTE(struct attributes, window),
-    OP_ATTRIBUTE(struct attributes, scale),  {0},
+    OP_ATTRIBUTE(struct attention_attributes, heads),
+    OP_ATTRIBUTE(struct attention_attributes, kv_heads),
+    OP_ATTRIBUTE(struct attention_attributes, causal),
+    OP_ATTRIBUTE(struct attention_attributes, window),
+    OP_ATTRIBUTE(struct attention_attributes, scale),
+    {0},
 };
 
 const struct op_row op_attention = {
@@ -266,14 +213,14 @@ const struct op_row op_attention = {
     .result = RESULT_NARROW,
     .min_in = 1,
     .max_in = 2,
-    .optional = OP_IN(STARTS),
+    .optional = OP_IN(ATTENTION_STARTS),
     .cuts = OP_CUT_SAMPLES | OP_CUT_HEADS,
     .shape = mix_shape,
-    .keeps = OP_IN(QKV) | OP_IN(STARTS) | OP_OUT(0) | OP_OUT(LSE),
-    .index_input = 1 + STARTS,
+    .keeps = OP_IN(ATTENTION_QKV) | OP_IN(ATTENTION_STARTS) | OP_OUT(0) | OP_OUT(ATTENTION_LSE),
+    .index_input = 1 + ATTENTION_STARTS,
     .index_starts = true,
-    .differentiable = OP_IN(QKV),
-    .factors = OP_IN(QKV),
+    .differentiable = OP_IN(ATTENTION_QKV),
+    .factors = OP_IN(ATTENTION_QKV),
     .decode_refusal = mix_decode_refusal,
     .cache_width = cache_width,
     .scratch_bytes = scratch_bytes,
@@ -286,7 +233,7 @@ struct wk_tensor *wk_op_attention(struct wk_tensor *qkv, const struct wk_attenti
 {
     static const struct wk_attention_options none;
     options = options ? options : &none; /* 0 heads, which is refused */
-    struct attributes attributes = {
+    struct attention_attributes attributes = {
         .heads = options->heads,
         .kv_heads = options->kv_heads ? options->kv_heads : options->heads,
         .causal = !options->full,

@@ -3,29 +3,18 @@
  * graph sets it (trace.c). */
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/factor.h"
+#include "libworker/graph/op/linear.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
-enum {
-    WEIGHTS = 3,
-    ROWS_AT_ONCE = 256, /* of a result that is not kept in float */
-};
+enum { ROWS_AT_ONCE = 256 }; /* of a result that is not kept in float */
 static const unsigned weight_inputs = OP_IN(1) | OP_IN(2) | OP_IN(3);
-
-struct attributes {
-    bool turned; /* weights are [out, in] */
-};
-
-static bool is_turned(const struct node *node)
-{
-    return ((const struct attributes *)node->attributes)->turned;
-}
 
 static int weight_shape(const struct op_signature *s, int i, struct dim *out, struct error *err)
 {
     char text[TENSOR_TEXT_MAX], wanted[DIM_TEXT_MAX];
     const struct wk_tensor *w = s->in[i];
-    bool turned = ((const struct attributes *)s->attributes)->turned;
+    bool turned = ((const struct linear_attributes *)s->attributes)->turned;
     struct dim in = rule_last(s->in[0]);
     if (!s->in[i - 1])
         return error_set(err, WK_EINVAL, "input %d is NULL, but input %d is a weight", i - 1, i);
@@ -53,7 +42,7 @@ static int linear_shape(struct op_signature *s, struct error *err)
     int rc = rule_values(s, err);
     if (!rc)
         rc = rule_dims(s, 0, (int[]){1, WK_TENSOR_DIMS_MAX}, err);
-    for (int i = LINEAR_WEIGHTS; i < LINEAR_WEIGHTS + WEIGHTS && !rc; i++) {
+    for (int i = LINEAR_WEIGHTS; i < LINEAR_WEIGHTS + LINEAR_PARTS_MAX && !rc; i++) {
         if (i < s->n_in && s->in[i])
             rc = weight_shape(s, i, &out, err);
     }
@@ -66,72 +55,11 @@ static int linear_shape(struct op_signature *s, struct error *err)
     return residual_shape(s, err);
 }
 
-/* The weights, or those of their gradients, that are multiplied as one. */
-struct part {
-    struct op_tensor weight;
-    int64_t at, out; /* columns of the result */
-};
-
-static int64_t outputs_of(const struct op_tensor *weight, bool turned)
-{
-    return weight->shape[turned ? 0 : 1];
-}
-
-static bool is_next(const struct op_tensor *a, const struct op_tensor *b)
-{
-    return a->type == b->type &&
-           (const uint8_t *)a->data + (size_t)a->count * wk_dtype_bytes(a->type) == b->data;
-}
-
-/* Turned weights that are adjacent in memory are one. */
-static bool are_joined(const struct op_tensor *weights, int n)
-{
-    bool joined = true;
-    for (int i = 1; i < n && joined; i++)
-        joined = weights[i - 1].data && weights[i].data && is_next(&weights[i - 1], &weights[i]);
-    return joined;
-}
-
-static int count_weights(const struct node *node)
-{
-    int n = 0;
-    while (n < WEIGHTS && node->in[LINEAR_WEIGHTS + n])
-        n++;
-    return n;
-}
-
-/* `tensors` are inputs or their gradients; parts without data are left out. */
-static int list_parts(const struct op_call *call, const struct op_tensor *tensors, bool join,
-                      struct part parts[WEIGHTS])
-{
-    const struct op_tensor *weights = tensors + LINEAR_WEIGHTS;
-    int n = count_weights(call->node), n_parts = 0;
-    bool turned = is_turned(call->node);
-    int64_t at = 0;
-    for (int i = 0; i < n; i++) {
-        int64_t out = outputs_of(&call->in[LINEAR_WEIGHTS + i], turned);
-        if (join && i > 0) {
-            parts[0].out += out;
-            parts[0].weight.count += weights[i].count;
-        } else if (weights[i].data) {
-            parts[n_parts++] = (struct part){weights[i], at, out};
-        }
-        at += out;
-    }
-    return n_parts;
-}
-
-static bool joins(const struct op_call *call, const struct op_tensor *tensors)
-{
-    int n = count_weights(call->node);
-    return n > 1 && is_turned(call->node) && are_joined(tensors + LINEAR_WEIGHTS, n);
-}
-
 /* The part's weight as a factor [in, out], or [out, in] if `back`. */
-static struct factor weight_factor(const struct op_call *call, const struct part *part, int64_t in,
-                                   bool back, uint8_t **room)
+static struct factor weight_factor(const struct op_call *call, const struct linear_part *part,
+                                   int64_t in, bool back, uint8_t **room)
 {
-    bool turned = is_turned(call->node);
+    bool turned = linear_is_turned(call->node);
     struct factor f = op_factor(call, &part->weight, turned ? in : part->out, room);
     f.turned = turned != back;
     return f;
@@ -160,9 +88,9 @@ static void linear_forward(const struct op_call *call)
     int64_t in = x->shape[x->dims - 1], out = y->shape[y->dims - 1], rows = y->count / out;
     int64_t most = y->type == WK_F32 || rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE;
     uint8_t *room = call->scratch;
-    struct part parts[WEIGHTS];
-    struct factor weights[WEIGHTS];
-    int n_parts = list_parts(call, call->in, joins(call, call->in), parts);
+    struct linear_part parts[LINEAR_PARTS_MAX];
+    struct factor weights[LINEAR_PARTS_MAX];
+    int n_parts = linear_parts(call, call->in, linear_joins(call, call->in), parts);
     for (int i = 0; i < n_parts; i++)
         weights[i] = weight_factor(call, &parts[i], in, false, &room);
     struct factor values = op_factor(call, x, in, &room);
@@ -181,18 +109,19 @@ static void backward_weights(const struct op_call *call, struct factor dy, int64
                              uint8_t **room)
 {
     const struct op_tensor *x = &call->in[0];
-    struct part parts[WEIGHTS];
-    bool join = joins(call, call->in) && joins(call, call->d_in);
-    int n_parts = list_parts(call, call->d_in, join, parts);
+    struct linear_part parts[LINEAR_PARTS_MAX];
+    bool join = linear_joins(call, call->in) && linear_joins(call, call->d_in);
+    int n_parts = linear_parts(call, call->d_in, join, parts);
     if (!n_parts)
         return;
     int64_t in = x->shape[x->dims - 1];
     struct factor values = op_factor(call, x, in, room);
     for (int i = 0; i < n_parts; i++) {
         struct factor d = factor_at(dy, parts[i].at);
-        struct result weight = {parts[i].weight.data, is_turned(call->node) ? in : parts[i].out,
+        struct result weight = {parts[i].weight.data,
+                                linear_is_turned(call->node) ? in : parts[i].out,
                                 parts[i].weight.add ? 1 : 0, NULL};
-        if (is_turned(call->node))
+        if (linear_is_turned(call->node))
             op_product(call, (int64_t[]){parts[i].out, in, rows}, factor_turned(d), values, weight);
         else
             op_product(call, (int64_t[]){in, parts[i].out, rows}, factor_turned(values), d, weight);
@@ -202,8 +131,8 @@ static void backward_weights(const struct op_call *call, struct factor dy, int64
 static void backward_x(const struct op_call *call, struct factor dy, int64_t rows, uint8_t *room)
 {
     const struct op_tensor *dx = &call->d_in[0];
-    struct part parts[WEIGHTS];
-    int n_parts = list_parts(call, call->in, joins(call, call->in), parts);
+    struct linear_part parts[LINEAR_PARTS_MAX];
+    int n_parts = linear_parts(call, call->in, linear_joins(call, call->in), parts);
     int64_t in = dx->shape[dx->dims - 1];
     for (int i = 0; i < n_parts; i++) {
         struct factor weight = weight_factor(call, &parts[i], in, true, &room);
@@ -230,7 +159,7 @@ static size_t scratch_bytes(const struct op_call *call, bool back)
 {
     const struct op_tensor *y = &call->out[0];
     size_t bytes = back ? op_factor_bytes(call, &call->d_out) : 0;
-    for (int i = 0; i < LINEAR_WEIGHTS + WEIGHTS; i++)
+    for (int i = 0; i < LINEAR_WEIGHTS + LINEAR_PARTS_MAX; i++)
         bytes += op_factor_input_bytes(call, i, back);
     if (back || y->type == WK_F32)
         return bytes;
@@ -240,7 +169,7 @@ static size_t scratch_bytes(const struct op_call *call, bool back)
 static unsigned keeps_of(const struct node *node)
 {
     bool trains = false;
-    for (int i = 0; i < count_weights(node); i++)
+    for (int i = 0; i < linear_weights(node); i++)
         trains |= node->in[LINEAR_WEIGHTS + i]->trains;
     return weight_inputs | (trains ? OP_IN(0) : 0);
 }
@@ -251,7 +180,7 @@ static void linear_cost(const struct op_call *call, bool back, struct op_cost *r
     const struct op_tensor *y = &call->out[0];
     const struct node *node = call->node;
     double rows = (double)(y->count / y->shape[y->dims - 1]), weights = 0;
-    for (int i = LINEAR_WEIGHTS; i < LINEAR_WEIGHTS + count_weights(node); i++) {
+    for (int i = LINEAR_WEIGHTS; i < LINEAR_WEIGHTS + linear_weights(node); i++) {
         double each = (double)call->in[i].count;
         weights += !back || node->in[0]->trains ? each : 0;
         weights += back && node->in[i]->trains ? each : 0;
@@ -260,7 +189,7 @@ static void linear_cost(const struct op_call *call, bool back, struct op_cost *r
 }
 
 static const struct op_attribute linear_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, turned),
+    OP_ATTRIBUTE(struct linear_attributes, turned),
     {0},
 };
 
@@ -287,7 +216,7 @@ const struct op_row op_linear = {
 
 struct wk_tensor *wk_op_linear(struct wk_tensor *x, const struct wk_linear_weights *weights)
 {
-    struct attributes attributes = {.turned = weights->turned};
+    struct linear_attributes attributes = {.turned = weights->turned};
     return graph_add(&(struct node_request){
         .row = &op_linear,
         .attributes = &attributes,

@@ -1,19 +1,11 @@
 /* c[…, m, n] = op(a)[…, m, k] op(b)[…, k, n], a product for each of the leading dimensions. */
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/factor.h"
+#include "libworker/graph/op/matmul.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
-enum { A, B };
-
-struct attributes {
-    bool turned[2]; /* a, b */
-};
-
-static bool is_turned(const struct op_call *call, int input)
-{
-    return ((const struct attributes *)call->node->attributes)->turned[input];
-}
+enum { A = MATMUL_A, B = MATMUL_B };
 
 static bool leads_alike(const struct wk_tensor *a, const struct wk_tensor *b)
 {
@@ -24,7 +16,7 @@ static bool leads_alike(const struct wk_tensor *a, const struct wk_tensor *b)
 static int matmul_shape(struct op_signature *s, struct error *err)
 {
     char text[2][TENSOR_TEXT_MAX];
-    const struct attributes *attributes = s->attributes;
+    const struct matmul_attributes *attributes = s->attributes;
     const struct wk_tensor *a = s->in[A], *b = s->in[B];
     int rc = rule_values(s, err);
     for (int i = A; i <= B && !rc; i++)
@@ -44,29 +36,12 @@ static int matmul_shape(struct op_signature *s, struct error *err)
     return 0;
 }
 
-/* The sizes of one product, and how many there are. */
-struct batch {
-    int64_t m, n, k, count;
-};
-
-static struct batch batch_of(const struct op_call *call)
-{
-    const struct op_tensor *a = &call->in[A], *c = &call->out[0];
-    struct batch batch = {.m = c->shape[c->dims - 2],
-                          .n = c->shape[c->dims - 1],
-                          .k = a->shape[a->dims - (is_turned(call, A) ? 2 : 1)],
-                          .count = 1};
-    for (int i = 0; i < c->dims - 2; i++)
-        batch.count *= c->shape[i];
-    return batch;
-}
-
 /* Input `input` as it is stored, turned as the product reads it. */
 static struct factor input_factor(const struct op_call *call, int input, uint8_t **room)
 {
     const struct op_tensor *x = &call->in[input];
     struct factor f = op_factor(call, x, x->shape[x->dims - 1], room);
-    f.turned = is_turned(call, input);
+    f.turned = matmul_is_turned(call, input);
     return f;
 }
 
@@ -74,7 +49,7 @@ static void matmul_forward(const struct op_call *call)
 {
     const struct kernel_table *kernels = call->pass->kernels;
     const struct op_tensor *c = &call->out[0];
-    struct batch size = batch_of(call);
+    struct matmul_sizes size = matmul_sizes_of(call);
     int64_t each = size.m * size.n;
     uint8_t *room = call->scratch;
     struct factor a = input_factor(call, A, &room), b = input_factor(call, B, &room);
@@ -89,7 +64,7 @@ static void matmul_forward(const struct op_call *call)
 /* da = dc b^T, db = a^T dc; of a turned input the transpose. */
 static void input_backward(const struct op_call *call, int input, struct factor dc, uint8_t *room)
 {
-    struct batch size = batch_of(call);
+    struct matmul_sizes size = matmul_sizes_of(call);
     const struct op_tensor *d = &call->d_in[input];
     struct factor other = factor_turned(input_factor(call, 1 - input, &room));
     int64_t rows = d->shape[d->dims - 2], columns = d->shape[d->dims - 1];
@@ -100,7 +75,7 @@ static void input_backward(const struct op_call *call, int input, struct factor 
         struct factor of_other = factor_at(other, i * other_each);
         struct factor left = input == A ? of_c : of_other, right = input == A ? of_other : of_c;
         struct result to = {(float *)d->data + i * rows * columns, columns, d->add ? 1 : 0, NULL};
-        if (is_turned(call, input))
+        if (matmul_is_turned(call, input))
             op_product(call, sizes, factor_turned(right), factor_turned(left), to);
         else
             op_product(call, sizes, left, right, to);
@@ -110,7 +85,7 @@ static void input_backward(const struct op_call *call, int input, struct factor 
 static void matmul_backward(const struct op_call *call)
 {
     uint8_t *room = call->scratch;
-    struct factor dc = op_factor(call, &call->d_out, batch_of(call).n, &room);
+    struct factor dc = op_factor(call, &call->d_out, matmul_sizes_of(call).n, &room);
     for (int i = A; i <= B; i++) {
         if (call->d_in[i].data)
             input_backward(call, i, dc, room);
@@ -119,7 +94,7 @@ static void matmul_backward(const struct op_call *call)
 
 static size_t scratch_bytes(const struct op_call *call, bool back)
 {
-    struct batch size = batch_of(call);
+    struct matmul_sizes size = matmul_sizes_of(call);
     size_t bytes = op_factor_input_bytes(call, A, back) + op_factor_input_bytes(call, B, back);
     if (back)
         return bytes + op_factor_bytes(call, &call->d_out);
@@ -133,7 +108,7 @@ static unsigned matmul_keeps(const struct node *node)
 
 static void matmul_cost(const struct op_call *call, bool back, struct op_cost *ret)
 {
-    struct batch size = batch_of(call);
+    struct matmul_sizes size = matmul_sizes_of(call);
     double products = back ? 0 : 1;
     for (int i = A; i <= B && back; i++)
         products += call->node->in[i]->trains ? 1 : 0;
@@ -143,8 +118,8 @@ static void matmul_cost(const struct op_call *call, bool back, struct op_cost *r
 }
 
 static const struct op_attribute matmul_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, turned[0]),
-    OP_ATTRIBUTE(struct attributes, turned[1]),
+    OP_ATTRIBUTE(struct matmul_attributes, turned[0]),
+    OP_ATTRIBUTE(struct matmul_attributes, turned[1]),
     {0},
 };
 
@@ -169,7 +144,7 @@ const struct op_row op_matmul = {
 struct wk_tensor *wk_op_matmul(struct wk_tensor *a, struct wk_tensor *b, bool transpose_a,
                                bool transpose_b)
 {
-    struct attributes attributes = {{transpose_a, transpose_b}};
+    struct matmul_attributes attributes = {{transpose_a, transpose_b}};
     return graph_add(&(struct node_request){.row = &op_matmul,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),
