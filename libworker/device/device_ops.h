@@ -10,9 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "libworker/device/kernels.h"
-
-struct wire_ops;
+#include "libworker/device/device.h"
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
 
@@ -30,11 +28,7 @@ struct device_ops {
     const char *name;
     const char *kernels; /* device_kernels */
     bool host_reads;
-    bool fresh_zeros;             /* memory_new gives zeros */
-    const struct wire_ops *wires; /* its own collectives (wire_ops.h); NULL: it has none */
-
-    /* Its own kernel for launches of this name, NULL for none. A NULL slot: launches run theirs. */
-    const struct device_kernel *(*kernel)(const struct device *device, const char *name);
+    bool fresh_zeros; /* memory_new gives zeros */
 
     void (*free)(struct device *device);
 

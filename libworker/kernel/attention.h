@@ -82,7 +82,7 @@ struct attention_kernels {
 size_t attention_scratch_bytes(const struct kernel_attention *attention, bool backward);
 
 /* The key of one row's dropout, from global numbers. */
-static inline uint64_t attention_row_key(uint64_t key, int64_t sample, int64_t head, int64_t query)
+NOISE_FUNCTION uint64_t attention_row_key(uint64_t key, int64_t sample, int64_t head, int64_t query)
 {
     const uint64_t step = 0x9e3779b97f4a7c15u; /* as in precision/noise.h */
     uint64_t mixed = noise_mix(key + ((uint64_t)sample + 1) * step);
@@ -91,13 +91,13 @@ static inline uint64_t attention_row_key(uint64_t key, int64_t sample, int64_t h
 }
 
 /* Noise below it keeps an element, as in `dropout` of the kernel table. */
-static inline uint64_t attention_limit(float keep)
+NOISE_FUNCTION uint64_t attention_limit(float keep)
 {
     return (uint64_t)((double)keep * 0x1p32);
 }
 
 /* Whether the probability of the key at position `at` stays. */
-static inline bool attention_kept(uint64_t row_key, int64_t at, uint64_t limit)
+NOISE_FUNCTION bool attention_kept(uint64_t row_key, int64_t at, uint64_t limit)
 {
     return noise_bits(row_key, (uint64_t)at) < limit;
 }

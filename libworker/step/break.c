@@ -1,6 +1,5 @@
 #include "libworker/step/break.h"
 
-#include "libworker/parallel/wires.h"
 #include "libworker/step/context.h"
 #include "libworker/step/stop.h"
 #include "libworker/step/window.h"
@@ -10,11 +9,8 @@ enum { LOST_MAX = 64 };
 void context_leave(struct wk_context *ctx)
 {
     struct wk_comm *comm = membership_detach(&ctx->group);
-    if (comm) {
-        units_settle(ctx);
-        wires_leave(ctx->compute.wires);
+    if (comm)
         units_leave(ctx);
-    }
     wk_comm_close(comm);
 }
 
