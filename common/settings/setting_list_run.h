@@ -22,6 +22,11 @@
       "= as measured")                                                                             \
     X(COMM_CONNECTIONS, "comm_connections", INTEGER, OF_JOB, "0", 0, 4, NULL,                      \
       "TCP connections between two ranks of different hosts; 0 = as measured")                     \
+    X(COLLECTIVES_SUMS, "collectives.sums", CHOICE, OF_JOB, "ordered", 0, 0, "ordered|fast",       \
+      "how GPUs sum floats over the ranks: in rank order, with the bits of CPUs; or as is "        \
+      "fastest for the GPUs")                                                                      \
+    X(COLLECTIVES_DEVICE, "collectives.device", CHOICE, OF_JOB, "auto", 0, 0, "auto|off",          \
+      "auto = GPUs exchange data themselves where all ranks can; off = through their hosts")       \
     X(CONNECT_TIMEOUT, "connect_timeout", DURATION, OF_JOB, "30s", 100, INT64_MAX, NULL,           \
       "time limit for the ranks of one generation to connect")                                     \
     X(RENDEZVOUS_TIMEOUT, "rendezvous_timeout", DURATION, OF_MACHINE, "60s", 100, INT64_MAX, NULL, \

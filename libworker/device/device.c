@@ -8,6 +8,7 @@
 
 #include "common/base/assert.h"
 #include "libworker/device/device_ops.h"
+#include "libworker/device/wire_ops.h"
 
 void device_free(struct device *device)
 {
@@ -33,6 +34,11 @@ bool device_host_reads(const struct device *device)
     return device->ops->host_reads;
 }
 
+const struct wire_ops *device_wires(const struct device *device)
+{
+    return device->ops->wires;
+}
+
 int device_failure(const struct device *device, struct error *err)
 {
     if (!device->code)
@@ -40,6 +46,26 @@ int device_failure(const struct device *device, struct error *err)
     const struct error *failure = device->failure;
     const char *text = failure ? failure->text : "no memory for its sentence";
     return error_set(err, device->code, "device %s: %s", device->ops->name, text);
+}
+
+bool device_has_kernels(const struct device *device)
+{
+    return device->ops->kernel;
+}
+
+const struct device_kernel *device_kernel_find(const struct device *device, const char *name)
+{
+    return device->ops->kernel ? device->ops->kernel(device, name) : NULL;
+}
+
+int device_kernel_need(const struct device *device, const char *kind, const char *name,
+                       struct error *err)
+{
+    if (!device->ops->kernel || device->ops->kernel(device, name))
+        return 0;
+    return error_set(err, WK_EUNSUPPORTED,
+                     "device %s has no kernel for the %s \"%s\", which the CPU has",
+                     device->ops->name, kind, name);
 }
 
 static const char *const kind_names[] = {[MEMORY_DEVICE] = "device", [MEMORY_PINNED] = "pinned"};
@@ -164,11 +190,26 @@ void queue_fill(struct queue *queue, void *to, unsigned char byte, size_t bytes)
         queue->device->ops->fill(queue, to, byte, bytes);
 }
 
+static void launch_own(struct queue *queue, const struct device_launch *launch)
+{
+    const struct device_kernel *kernel = queue->device->ops->kernel(queue->device, launch->name);
+    if (!kernel) {
+        queue_fail(queue, WK_EUNSUPPORTED, "it has no kernel for \"%s\"", launch->name);
+        return;
+    }
+    struct device_launch own = *launch;
+    own.run = kernel->run;
+    queue->device->ops->launch(queue, &own);
+}
+
 void queue_launch(struct queue *queue, const struct device_launch *launch)
 {
     insist(launch->args_bytes <= LAUNCH_ARGS_MAX_BYTES);
     insist(launch->n_ranges <= LAUNCH_RANGES_MAX);
-    queue->device->ops->launch(queue, launch);
+    if (queue->device->ops->kernel)
+        launch_own(queue, launch);
+    else
+        queue->device->ops->launch(queue, launch);
 }
 
 static int transfer(struct queue *queue, const struct device_copy *copy, struct error *err)

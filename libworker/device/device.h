@@ -61,7 +61,7 @@ struct device_range {
  * args point to stays unchanged until the launch has been waited for. `run` touches no device
  * memory outside the ranges, never waits, and enqueues nothing on a queue. */
 struct device_launch {
-    const char *name; /* for messages */
+    const char *name; /* one for each meaning: devices find kernels of their own by it */
     void (*run)(struct queue *queue, const void *args);
     const void *args;
     size_t args_bytes; /* <= LAUNCH_ARGS_MAX_BYTES */

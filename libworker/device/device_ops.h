@@ -10,7 +10,9 @@
 
 #include <stdatomic.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
+
+struct wire_ops;
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
 
@@ -28,7 +30,11 @@ struct device_ops {
     const char *name;
     const char *kernels; /* device_kernels */
     bool host_reads;
-    bool fresh_zeros; /* memory_new gives zeros */
+    bool fresh_zeros;             /* memory_new gives zeros */
+    const struct wire_ops *wires; /* its own collectives (wire_ops.h); NULL: it has none */
+
+    /* Its own kernel for launches of this name, NULL for none. A NULL slot: launches run theirs. */
+    const struct device_kernel *(*kernel)(const struct device *device, const char *name);
 
     void (*free)(struct device *device);
 

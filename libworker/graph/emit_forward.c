@@ -1,17 +1,12 @@
 #include "libworker/graph/emit.h"
+#include "libworker/graph/needs.h"
 #include "libworker/graph/op/room.h"
-#include "libworker/graph/run.h"
 #include "libworker/graph/types.h"
 
 /* The memory of what the kernel needs while it runs. */
 static int scratch_of(struct emitter *e, const struct launch *launch)
 {
-    const struct op_row *row = launch->node->row;
-    struct op_call call;
-    if (!row->scratch_bytes)
-        return -1;
-    run_describe(e->plan, launch, &call);
-    size_t bytes = row->scratch_bytes(&call, launch->backward);
+    size_t bytes = needs_scratch(e->plan, launch);
     if (!bytes)
         return -1;
     struct wk_tensor tensor = {.dims = 1, .shape = {dim_fixed((int64_t)bytes)}};

@@ -5,12 +5,13 @@
 
 #include <worker/worker.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/batch.h"
 #include "libworker/graph/carry.h"
 #include "libworker/graph/count.h"
 #include "libworker/graph/decode.h"
 #include "libworker/graph/freeze.h"
+#include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/pass.h"
 #include "libworker/graph/words.h"
@@ -74,24 +75,6 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
     return rc;
 }
 
-struct total_args {
-    const double *sums;
-    double *to;
-    int n;
-    double weights[GRAPH_NAMED_MAX], divisors[GRAPH_NAMED_MAX];
-};
-_Static_assert(sizeof(struct total_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
-
-static void run_total(struct queue *queue, const void *args)
-{
-    const struct total_args *a = args;
-    double total = 0;
-    (void)queue;
-    for (int i = 0; i < a->n; i++)
-        total += a->sums[i] * a->weights[i] / a->divisors[i];
-    *a->to = total;
-}
-
 /* total_loss on the device. */
 static void graph_keep_loss(struct wk_model *model, double *to)
 {
@@ -105,8 +88,8 @@ static void graph_keep_loss(struct wk_model *model, double *to)
         {args.sums, (size_t)args.n * sizeof(*args.sums), DEVICE_READ},
         {to, sizeof(*to), DEVICE_WRITE},
     };
-    queue_launch(m->place.queue, &(struct device_launch){.name = "total the losses",
-                                                         .run = run_total,
+    queue_launch(m->place.queue, &(struct device_launch){.name = GRAPH_TOTAL,
+                                                         .run = launch_total,
                                                          .args = &args,
                                                          .args_bytes = sizeof(args),
                                                          .ranges = ranges,
@@ -126,12 +109,30 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     return queue_finish(m->place.queue, err); /* the program's functions may fail */
 }
 
-static void graph_move(struct wk_model *model, struct queue *queue)
+/* A device with kernels of its own has those of training. */
+static int check_kernels(const struct graph_model *m, struct error *err)
+{
+    const struct plan_options options = {.trace = {.trains = true, .drops = m->model.dropout > 0},
+                                         .sizes = pass_sizes(m, 1, m->model.context),
+                                         .device = m->place.device};
+    struct plan *plan = NULL;
+    if (!device_has_kernels(m->place.device))
+        return 0;
+    int rc = plan_new(m->graph, &options, m->blocks, &plan, err);
+    plan_free(plan);
+    return rc;
+}
+
+static int graph_move(struct wk_model *model, struct queue *queue, struct error *err)
 {
     struct graph_model *m = of(model);
     forget_plans(m);
     (void)carry_leave(m, NULL); /* a device that failed says so at the next call */
     place_move(&m->place, queue);
+    int rc = check_kernels(m, err);
+    if (rc)
+        place_move(&m->place, NULL);
+    return rc;
 }
 
 /* What an evaluation asks for of the logits [rows, vocab]. */

@@ -21,7 +21,7 @@ struct graph_model {
     double divisors[GRAPH_NAMED_MAX];     /* of the losses in it */
     int64_t capacity; /* positions that the cache of a text has room for, while there is one */
     struct place place;
-    bool apart;     /* plan_options: a device without the kernel of a sum and its norm */
+    bool apart;     /* plan_options */
     float *carried; /* what buffers have, in the place (carry.h); NULL: no memory yet */
 };
 

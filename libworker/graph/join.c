@@ -4,6 +4,7 @@
 
 #include <worker/error.h>
 
+#include "libworker/device/kernels.h"
 #include "libworker/graph/op/norm.h"
 
 /* Missing, or a parameter that the block has at hand. */
@@ -40,6 +41,14 @@ static struct node joined_node(const struct work *add, const struct work *norm)
     return node;
 }
 
+/* Devices with kernels of their own may lack that of both. */
+static bool is_apart(const struct plan_options *options)
+{
+    const struct device *device = options->device;
+    return options->apart ||
+           (device && device_has_kernels(device) && !device_kernel_find(device, op_add_norm.name));
+}
+
 int join_find(struct emitter *e)
 {
     const struct work *works = e->trace.works;
@@ -47,7 +56,8 @@ int join_find(struct emitter *e)
     e->joined = calloc((size_t)e->trace.n + 1, sizeof(struct node *));
     if (!e->joined)
         return WK_ENOMEM;
-    for (int i = 0; i + 1 < e->trace.n && !e->plan->options.apart; i++)
+    bool apart = is_apart(&e->plan->options);
+    for (int i = 0; i + 1 < e->trace.n && !apart; i++)
         pairs += is_pair(&works[i], &works[i + 1]);
     if (!pairs)
         return 0;

@@ -19,7 +19,8 @@ static bool is_planned(const struct plan *plan, const struct plan_options *wante
            has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
            has->trace.outputs == wanted->trace.outputs &&
            has->trace.decode == wanted->trace.decode && has->trace.fills == wanted->trace.fills &&
-           has->capacity == wanted->capacity && has->apart == wanted->apart;
+           has->capacity == wanted->capacity && has->apart == wanted->apart &&
+           has->device == wanted->device;
 }
 
 struct sizes pass_sizes(const struct graph_model *m, int64_t samples, int64_t length)
@@ -48,7 +49,8 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
                                       trace->trains ? m->model.recompute : WK_RECOMPUTE_NONE,
                                   .within = trace->trains ? m->model.recompute_bytes : 0,
                                   .capacity = trace->decode ? m->capacity : 0,
-                                  .apart = m->apart};
+                                  .apart = m->apart,
+                                  .device = m->place.device};
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
         if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
             *ret_plan = use_plan(m, i);

@@ -6,6 +6,7 @@
 
 #include "common/base/parse.h"
 #include "libworker/graph/join.h"
+#include "libworker/graph/needs.h"
 #include "libworker/graph/schedule.h"
 
 static int no_memory(struct error *err)
@@ -114,6 +115,8 @@ int plan_new(const struct wk_graph *graph, const struct plan_options *options, c
         rc = join_find(&emitter) ? no_memory(err) : fill(&emitter, err);
         emit_fini(&emitter);
     }
+    if (!rc)
+        rc = needs_check(plan, err);
     if (rc)
         plan_free(plan);
     else

@@ -2,7 +2,8 @@
  *
  *     graph ── trace ──► works ── emit ──► launches, values ── layout ──► offsets, region_bytes
  *
- * A plan is for one size of batch, one purpose and one way to compute, and depends on nothing else.
+ * A plan is for one size of batch, one purpose, one way to compute and one kind of device, and
+ * depends on nothing else.
  * Ranks with equal settings have equal plans. Its memory is known before any is allocated.
  *
  * Gradients. A value with several uses gets their gradients in the order of the backward pass: the
@@ -27,6 +28,8 @@
 
 #include "libworker/graph/graph.h"
 #include "libworker/graph/trace.h"
+
+struct device;
 
 enum place_kind {
     PLACE_REGION,
@@ -86,6 +89,8 @@ struct plan_options {
     int64_t within;   /* bytes of the region at most, of WK_RECOMPUTE_WITHIN */
     int64_t capacity; /* positions in the cache of decoding */
     bool apart;       /* sums and norms are launches of their own: the device has no other kernel */
+    /* Whose kernels run, which decides about scratch memory; NULL: the host's. Borrowed. */
+    const struct device *device;
 };
 
 struct plan {
@@ -105,7 +110,8 @@ struct plan {
 
 /* A plan. `blocks` [2 * n_blocks] has the model's number of each block of the graph for its trained
  * parameters, then that for its frozen ones; -1 where it has none. WK_ENOMEM, also for a region
- * that cannot be within its bytes; the sentence then has the least that it needs. */
+ * that cannot be within its bytes; the sentence then has the least that it needs. WK_EUNSUPPORTED:
+ * the device lacks a kernel. */
 int plan_new(const struct wk_graph *graph, const struct plan_options *options, const int *blocks,
              struct plan **ret_plan, struct error *err);
 void plan_free(struct plan *plan); /* NULL is fine */

@@ -7,6 +7,7 @@
 
 #include "libworker/device/device.h"
 #include "libworker/graph/describe.h"
+#include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/types.h"
 #include "libworker/nn/model.h"
@@ -62,26 +63,6 @@ void run_describe(const struct plan *plan, const struct launch *launch, struct o
         ret->d_out = describe(&plan->values[launch->d_out]);
     if (launch->cache >= 0)
         ret->cache = describe(&plan->values[launch->cache]);
-}
-
-/* The arguments of a launch of an operation. */
-struct op_args {
-    struct op_pass pass;
-    struct op_call call;
-    bool backward;
-};
-_Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
-
-static void run_op(struct queue *queue, const void *args)
-{
-    const struct op_args *op = args;
-    struct op_call call = op->call;
-    call.pass = &op->pass;
-    call.queue = queue;
-    if (op->backward)
-        call.node->row->backward(&call);
-    else
-        call.node->row->forward(&call);
 }
 
 /* A launch while it is put together. */
@@ -162,53 +143,10 @@ static void run_kernel(const struct run *run, const struct plan *plan, const str
     run_describe(plan, launch, &args.call);
     set_tensors(run, plan, launch, &args.call, &e);
     enqueue(run, &e,
-            &(struct device_launch){.name = launch->node->row->name,
-                                    .run = run_op,
+            &(struct device_launch){.name = launch_name_of(launch->node),
+                                    .run = launch_op,
                                     .args = &args,
                                     .args_bytes = sizeof(args)});
-}
-
-/* A few floats in a row, for what is no operation. */
-struct row_args {
-    const struct kernel_table *kernels;
-    const float *from;
-    float *to;
-    double *sum;
-    int64_t count;
-    float seed;
-};
-
-/* In double, in the order of the elements. */
-static void run_loss(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    double sum = 0;
-    (void)queue;
-    for (int64_t i = 0; i < row->count; i++)
-        sum += (double)row->from[i];
-    *row->sum += sum;
-}
-
-static void run_seed(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    row->kernels->fill(row->to, row->seed, (size_t)row->count);
-}
-
-static void run_seed_more(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    for (int64_t i = 0; i < row->count; i++)
-        row->to[i] += row->seed;
-}
-
-static void run_add(struct queue *queue, const void *args)
-{
-    const struct row_args *row = args;
-    (void)queue;
-    row->kernels->add(row->to, row->from, (size_t)row->count);
 }
 
 static void enqueue_row(const struct run *run, const struct row_args *row, const char *name,
@@ -220,7 +158,7 @@ static void enqueue_row(const struct run *run, const struct row_args *row, const
         e.ranges[e.n_ranges++] = (struct device_range){row->from, bytes, DEVICE_READ};
     if (row->to)
         e.ranges[e.n_ranges++] = (struct device_range){
-            row->to, bytes, function == run_seed ? DEVICE_WRITE : DEVICE_UPDATE};
+            row->to, bytes, function == launch_seed ? DEVICE_WRITE : DEVICE_UPDATE};
     if (row->sum)
         e.ranges[e.n_ranges++] = (struct device_range){row->sum, sizeof(double), DEVICE_UPDATE};
     enqueue(run, &e,
@@ -239,65 +177,26 @@ static void run_rows(const struct run *run, const struct plan *plan, const struc
     if (launch->kind == LAUNCH_COPY) {
         queue_copy(run->queue, row.to, row.from, (size_t)row.count * sizeof(float));
     } else if (launch->kind == LAUNCH_ADD) {
-        enqueue_row(run, &row, "add a gradient", run_add);
+        enqueue_row(run, &row, GRAPH_ADD, launch_add);
     } else if (launch->kind == LAUNCH_LOSS) {
         row.sum = numbers_at(run->numbers) + launch->index;
-        enqueue_row(run, &row, "sum a loss", run_loss);
+        enqueue_row(run, &row, GRAPH_SUM_LOSS, launch_sum_loss);
     } else {
         row.seed = run->seeds[launch->index];
-        enqueue_row(run, &row, "begin a gradient", launch->add ? run_seed_more : run_seed);
+        enqueue_row(run, &row, launch->add ? GRAPH_ADD_SEED : GRAPH_SEED,
+                    launch->add ? launch_add_seed : launch_seed);
     }
 }
 
-/* What a collective reads and writes. */
-struct meeting {
-    enum op_meeting kind;
-    bool backward;
-    const float *from;
-    float *to;
-    size_t n_from, n_to;
-};
-
-/* In host memory. */
-static int meet_host(const struct run *run, const struct meeting *m, struct error *err)
+/* A model that is alone gets its own elements back. */
+static int meet_ranks(const struct run *run, const struct model_meeting *m, struct error *err)
 {
     const struct model_ranks *ranks = &run->model->ranks;
-    if (m->kind == MEET_SUM || !ranks->count)
-        memcpy(m->to, m->from, m->n_to * sizeof(*m->to));
-    if (!ranks->count)
-        return 0;
-    if (m->kind == MEET_SUM)
-        return ranks->sum(ranks->arg, m->to, m->n_to, err);
-    return m->backward ? ranks->scatter(ranks->arg, m->from, m->to, m->n_to, err)
-                       : ranks->gather(ranks->arg, m->from, m->to, m->n_from, err);
-}
-
-/* By copies on the host. */
-static int meet_by_copies(const struct run *run, const struct meeting *m, struct error *err)
-{
-    struct meeting host = *m;
-    float *room = malloc((m->n_from + m->n_to + 1) * sizeof(*room));
-    if (!room)
-        return error_set(err, WK_ENOMEM, "no memory to meet the other ranks");
-    host.from = room;
-    host.to = room + m->n_from;
-    int rc = queue_read(run->queue, room, m->from, m->n_from * sizeof(*room), err);
-    if (!rc)
-        rc = meet_host(run, &host, err);
-    if (!rc)
-        rc = queue_write(run->queue, m->to, host.to, m->n_to * sizeof(*room), err);
-    free(room);
-    return rc;
-}
-
-static int meet_ranks(const struct run *run, const struct meeting *m, struct error *err)
-{
-    if (!device_host_reads(queue_device(run->queue)))
-        return meet_by_copies(run, m, err);
-    int rc = queue_finish(run->queue, err);
-    if (rc)
-        return rc;
-    return meet_host(run, m, err);
+    if (ranks->count)
+        return ranks->meet(ranks->arg, m, err);
+    if (m->to != m->from)
+        queue_copy(run->queue, m->to, m->from, m->n * sizeof(*m->to));
+    return 0;
 }
 
 /* A gradient that is added to what is there comes into memory beside it first. */
@@ -307,19 +206,20 @@ static int run_meet(const struct run *run, const struct plan *plan, const struct
     int from = launch->backward ? launch->d_out : launch->in[0];
     int to = launch->backward ? launch->d_in[0] : launch->out[0];
     bool adds = launch->backward && (launch->add & OP_IN(0));
-    struct meeting m = {.kind = launch->node->row->meets,
-                        .backward = launch->backward,
-                        .from = run_address(run, plan, from),
-                        .to = run_address(run, plan, adds ? launch->scratch : to),
-                        .n_from = (size_t)plan->values[from].count,
-                        .n_to = (size_t)plan->values[to].count};
+    size_t n_from = (size_t)plan->values[from].count, n_to = (size_t)plan->values[to].count;
+    struct model_meeting m = {.kind = launch->node->row->meets == MEET_SUM ? MODEL_SUM
+                                      : launch->backward                   ? MODEL_SCATTER
+                                                                           : MODEL_GATHER,
+                              .from = run_address(run, plan, from),
+                              .to = run_address(run, plan, adds ? launch->scratch : to),
+                              .n = n_from < n_to ? n_from : n_to};
     int rc = meet_ranks(run, &m, err);
     struct row_args row = {.kernels = run->pass.kernels,
                            .from = m.to,
                            .to = run_address(run, plan, to),
                            .count = plan->values[to].count};
     if (!rc && adds)
-        enqueue_row(run, &row, "add a gradient", run_add);
+        enqueue_row(run, &row, GRAPH_ADD, launch_add);
     if (rc)
         (void)error_wrap(err, "%s", launch->node->row->name);
     return rc;

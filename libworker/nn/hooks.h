@@ -27,17 +27,24 @@ struct model_hooks {
     void *arg;
 };
 
-/* Collectives over the ranks that share the batch, in memory of the host. They block, and every
- * rank calls in the same order. An error ends the pass. count 0: the model is alone, and there are
- * no functions.
+/* A collective over the ranks that share the batch, of memory of the model's queue: after what was
+ * enqueued there, before what is enqueued next.
  *
- * sum: data[n] becomes its sum. gather: out[count, n] of each rank's in[n]. scatter: out[n] of the
- * sum of in[count, n], this rank's row. */
+ * sum: to[n] is the sum of each rank's from[n]. gather: to[count, n] of each rank's from[n].
+ * scatter: to[n] of the sum of from[count, n], this rank's row. */
+enum model_meeting_kind { MODEL_SUM, MODEL_GATHER, MODEL_SCATTER };
+struct model_meeting {
+    enum model_meeting_kind kind;
+    const float *from;
+    float *to; /* apart from it, or the same of a sum */
+    size_t n;
+};
+
+/* Every rank calls in the same order; it may block. An error ends the pass. count 0: the model is
+ * alone, and there is no function. */
 struct model_ranks {
     int count;
-    int (*sum)(void *arg, float *data, size_t n, struct error *err);
-    int (*gather)(void *arg, const float *in, float *out, size_t n, struct error *err);
-    int (*scatter)(void *arg, const float *in, float *out, size_t n, struct error *err);
+    int (*meet)(void *arg, const struct model_meeting *meeting, struct error *err);
     void *arg;
 };
 

@@ -148,9 +148,10 @@ int model_move(struct wk_model *model, struct queue *queue, struct error *err)
         return 0;
     model->queue = queue;
     model->forward_done = false;
-    if (model->ops->move)
-        model->ops->move(model, queue);
-    return 0;
+    int rc = model->ops->move ? model->ops->move(model, queue, err) : 0;
+    if (rc)
+        model->queue = NULL;
+    return rc;
 }
 
 /* values: NULL for those of the seed. */

@@ -108,7 +108,8 @@ int model_seed(struct wk_model *model, uint64_t seed);
 
 /* Let the model compute on this queue from now on, which outlives its use; NULL: on the host again.
  * Its arenas must then be memory of the queue's device (model_bind). A waiting pass is forgotten.
- * WK_EUNSUPPORTED: its passes need memory that the host can read. */
+ * WK_EUNSUPPORTED: its passes need memory that the host can read, or kernels that the device lacks;
+ * it is on the host then. */
 int model_move(struct wk_model *model, struct queue *queue, struct error *err);
 
 /* Let the model use these arenas (param_arena, grad_arena); `grads` NULL means no backward pass. It

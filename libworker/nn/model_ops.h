@@ -39,7 +39,8 @@ struct model_ops {
     /* As wk_model_freeze; NULL: it cannot. */
     int (*freeze)(struct wk_model *, const char *pattern, bool on, struct error *);
     const struct decode_ops *decode; /* nn/decode.h; NULL: it cannot go on from what it computed */
-    void (*move)(struct wk_model *, struct queue *); /* as model_move; NULL: it stays on the host */
+    /* As model_move; NULL: it stays on the host. */
+    int (*move)(struct wk_model *, struct queue *, struct error *);
     void (*keep_loss)(struct wk_model *, double *to); /* as model_keep_loss; where there is move */
 };
 

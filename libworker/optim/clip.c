@@ -2,7 +2,7 @@
 
 #include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
-#include "libworker/optim/verdict.h"
+#include "libworker/optim/launches.h"
 
 static const double CLIP_EPSILON = 1e-6; /* torch.nn.utils.clip_grad_norm_'s */
 
@@ -27,13 +27,6 @@ void clip_clamp(float *grads, size_t count, float limit)
         grads[i] = g < -limit ? -limit : g;
     }
 }
-
-struct clip_args {
-    struct clip_grads grads;
-    double *ret;
-    const struct verdict_values *at;
-    double most;
-};
 
 static size_t piece_of(const struct clip_grads *g, size_t done)
 {
@@ -98,12 +91,12 @@ static void enqueue(struct queue *queue, const struct clip_args *args, enum devi
 void clip_measure(struct queue *queue, const struct clip_grads *grads, double *ret)
 {
     enqueue(queue, &(struct clip_args){.grads = *grads, .ret = ret}, DEVICE_READ,
-            (struct device_launch){.name = "sum squares", .run = run_measure});
+            (struct device_launch){.name = OPTIM_SQUARES, .run = run_measure});
 }
 
 void clip_limit(struct queue *queue, const struct clip_grads *grads,
                 const struct verdict_values *at, double most)
 {
     enqueue(queue, &(struct clip_args){.grads = *grads, .at = at, .most = most}, DEVICE_UPDATE,
-            (struct device_launch){.name = "limit gradients", .run = run_limit});
+            (struct device_launch){.name = OPTIM_LIMIT, .run = run_limit});
 }

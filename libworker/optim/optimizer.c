@@ -8,6 +8,7 @@
 
 #include "common/base/str.h"
 #include "libworker/device/cpu.h"
+#include "libworker/device/kernels.h"
 #include "libworker/nn/model.h"
 #include "libworker/optim/state.h"
 
@@ -302,8 +303,11 @@ int optimizer_bind(struct wk_optimizer *o, const struct param *params, int n_par
         return error_set(err, WK_EUNSUPPORTED,
                          "offloaded state is in the host's memory, which device %s does not use",
                          device_name(queue_device(o->queue)));
+    int rc = device_kernel_need(queue_device(o->queue), "optimizer", o->ops->name, err);
+    if (rc)
+        return rc;
     o->segments = calloc((size_t)n_params + 1, sizeof(*o->segments));
-    int rc = o->segments ? 0 : error_set(err, WK_ENOMEM, "no memory for %d segments", n_params);
+    rc = o->segments ? 0 : error_set(err, WK_ENOMEM, "no memory for %d segments", n_params);
     if (!rc)
         cut_segments(o, params, n_params);
     if (!rc && o->ops->whole_tensors)

@@ -95,8 +95,8 @@ void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimize
  * The table must outlive the binding.
  *
  * WK_EINVAL if the range is not inside the arena. WK_EUNSUPPORTED if it cuts a parameter and the
- * optimizer needs whole ones. WK_ENOMEM. With offload also the folder's errors, such as missing
- * space, so that they occur before the training.
+ * optimizer needs whole ones, or the device has no kernel for it. WK_ENOMEM. With offload also the
+ * folder's errors, such as missing space, so that they occur before the training.
  */
 int optimizer_bind(struct wk_optimizer *optimizer, const struct param *params, int n_params,
                    size_t first, size_t count, struct error *err);

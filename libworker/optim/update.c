@@ -4,20 +4,10 @@
 #include <worker/precision.h>
 
 #include "libworker/device/device.h"
+#include "libworker/optim/launches.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/state.h"
-#include "libworker/optim/verdict.h"
 #include "libworker/precision/noise.h"
-
-/* The low-precision copy of what a launch updates. */
-struct copy_args {
-    const struct kernel_table *kernels;
-    uint16_t *low; /* NULL: none is wanted */
-    enum wk_dtype type;
-    bool stochastic;
-    uint64_t noise;
-    size_t first; /* place in the model of the first element */
-};
 
 static struct copy_args copy_of(const struct wk_optimizer *o, size_t offset)
 {
@@ -44,21 +34,6 @@ static void write_copy(const struct copy_args *copy, const float *params, size_t
         copy->kernels->narrow_stream(copy->low + done, copy->type, params + done, count);
 }
 
-struct update_args {
-    struct optimizer_numbers numbers;
-    void (*update)(const struct optimizer_numbers *, const struct kernel_update *, float);
-    struct kernel_update whole; /* the segment, without a copy; grads NULL: narrow ones */
-    const uint16_t *low_grads;
-    enum wk_dtype low_type;
-    float *wide; /* [OPTIMIZER_CHUNK], where those are widened */
-    struct copy_args copy;
-    bool whole_tensor; /* which is updated at once, and copied then */
-    bool moves;        /* false: a frozen group is not touched */
-    float scale;       /* unless `verdict` has it */
-    const struct verdict_values *verdict;
-    struct wk_optimizer *mapped; /* whose state is given back as it is used, or NULL */
-    size_t offset;
-};
 _Static_assert(sizeof(struct update_args) <= LAUNCH_ARGS_MAX_BYTES,
                "a launch copies its arguments");
 
@@ -230,12 +205,6 @@ int optimizer_step(struct wk_optimizer *o, float *params, const float *grads, fl
     return optimizer_enqueue(o, params, &g, err);
 }
 
-struct rewrite_args {
-    struct copy_args copy;
-    const float *params;
-    size_t count;
-};
-
 static void run_rewrite(struct queue *queue, const void *args)
 {
     const struct rewrite_args *a = args;
@@ -250,7 +219,7 @@ void optimizer_write_copy(struct wk_optimizer *o, const float *params)
     struct rewrite_args args = {copy, params, o->count};
     add(&ranges, params, o->count * sizeof(*params), DEVICE_READ);
     add(&ranges, copy.low, o->count * sizeof(*copy.low), DEVICE_WRITE);
-    queue_launch(o->queue, &(struct device_launch){.name = "copy parameters",
+    queue_launch(o->queue, &(struct device_launch){.name = OPTIM_COPY,
                                                    .run = run_rewrite,
                                                    .args = &args,
                                                    .args_bytes = sizeof(args),

@@ -3,15 +3,21 @@
 #include <math.h>
 
 #include "libworker/device/numbers.h"
-#include "libworker/optim/clip.h"
+#include "libworker/device/kernels.h"
+#include "libworker/optim/launches.h"
 
 enum { VALUES = sizeof(struct verdict_values) / sizeof(double) };
 _Static_assert(sizeof(struct verdict_values) == VALUES * sizeof(double), "each is a double");
 
 int verdict_init(struct verdict *verdict, struct queue *queue, struct error *err)
 {
+    static const char *const launches[] = OPTIM_LAUNCHES;
     *verdict = (struct verdict){.queue = queue};
-    int rc = numbers_new(queue_device(queue), VALUES, &verdict->numbers, err);
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(launches) / sizeof(*launches) && !rc; i++)
+        rc = device_kernel_need(queue_device(queue), "launch", launches[i], err);
+    if (!rc)
+        rc = numbers_new(queue_device(queue), VALUES, &verdict->numbers, err);
     if (rc)
         return rc;
     verdict->at = (struct verdict_values *)(void *)numbers_at(verdict->numbers);
@@ -44,13 +50,6 @@ int verdict_fetch(struct verdict *verdict, const struct verdict_values **ret_val
     return rc;
 }
 
-struct verdict_args {
-    struct verdict_values *at;
-    double number;
-    bool first;
-    enum verdict_sums sums;
-};
-
 static void enqueue(const struct verdict *verdict, const char *name,
                     void (*run)(struct queue *, const void *), struct verdict_args args)
 {
@@ -74,7 +73,7 @@ static void run_add_loss(struct queue *queue, const void *args)
 
 void verdict_add_loss(struct verdict *verdict, double share)
 {
-    enqueue(verdict, "add a loss", run_add_loss, (struct verdict_args){.number = share});
+    enqueue(verdict, OPTIM_ADD_LOSS, run_add_loss, (struct verdict_args){.number = share});
 }
 
 int verdict_take_loss(struct verdict *verdict, double *ret_loss, struct error *err)
@@ -99,8 +98,7 @@ static void run_open(struct queue *queue, const void *args)
 
 void verdict_open(struct verdict *verdict, double scale, enum verdict_sums sums)
 {
-    enqueue(verdict, "open the sums", run_open,
-            (struct verdict_args){.number = scale, .sums = sums});
+    enqueue(verdict, OPTIM_OPEN, run_open, (struct verdict_args){.number = scale, .sums = sums});
 }
 
 static void run_measure(struct queue *queue, const void *args)
@@ -114,7 +112,7 @@ static void run_measure(struct queue *queue, const void *args)
 
 void verdict_measure(struct verdict *verdict, bool first)
 {
-    enqueue(verdict, "measure the sums", run_measure, (struct verdict_args){.first = first});
+    enqueue(verdict, OPTIM_MEASURE, run_measure, (struct verdict_args){.first = first});
 }
 
 static void run_clip(struct queue *queue, const void *args)
@@ -126,7 +124,7 @@ static void run_clip(struct queue *queue, const void *args)
 
 void verdict_clip(struct verdict *verdict, double max_norm)
 {
-    enqueue(verdict, "clip the sums", run_clip, (struct verdict_args){.number = max_norm});
+    enqueue(verdict, OPTIM_CLIP, run_clip, (struct verdict_args){.number = max_norm});
 }
 
 static void run_judge(struct queue *queue, const void *args)
@@ -140,5 +138,5 @@ static void run_judge(struct queue *queue, const void *args)
 
 void verdict_judge(struct verdict *verdict, double loss)
 {
-    enqueue(verdict, "judge the sums", run_judge, (struct verdict_args){.number = loss});
+    enqueue(verdict, OPTIM_JUDGE, run_judge, (struct verdict_args){.number = loss});
 }

@@ -33,7 +33,8 @@ struct verdict {
     struct verdict_values *at; /* in the device's memory */
 };
 
-int verdict_init(struct verdict *verdict, struct queue *queue, struct error *err); /* WK_ENOMEM */
+/* WK_ENOMEM; WK_EUNSUPPORTED: the device has no kernel for a launch of an update. */
+int verdict_init(struct verdict *verdict, struct queue *queue, struct error *err);
 void verdict_fini(struct verdict *verdict); /* zeroed memory is allowed */
 
 /* Zeros: for the next window. Zeroed memory is allowed. */

@@ -25,7 +25,7 @@ static int make_low_hook(struct ddp *ddp, const struct hook_model *about, enum w
                          struct error *err)
 {
     void *low = NULL;
-    if (!ddp->stage)
+    if (stages_direct(&ddp->wire.stages))
         return hook_low_new(about, type, &ddp->hook, err);
     int rc = device_zeros_new(ddp->model->queue, about->count * sizeof(*ddp->low_grads), &low, err);
     if (!rc)
@@ -37,9 +37,9 @@ static int make_low_hook(struct ddp *ddp, const struct hook_model *about, enum w
 static int make_hook(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
-    float *grads = ddp->stage ? ddp->stage->host : ddp->grads;
-    struct hook_model about = {model->kernels, model->params, model_trained(model), grads,
+    struct hook_model about = {model->kernels, model->params, model_trained(model), ddp->grads,
                                model_trained_count(model)};
+    int rc = 0;
     switch (options->hook) {
     case HOOK_SUM:
         return hook_sum_new(&about, !options->measures, &ddp->hook, err);
@@ -48,6 +48,9 @@ static int make_hook(struct ddp *ddp, const struct strategy_options *options, st
     case HOOK_BF16:
         return make_low_hook(ddp, &about, WK_BF16, err);
     case HOOK_POWERSGD:
+        rc = reducer_seen(&ddp->reducer, &about.grads, err);
+        if (rc)
+            return rc;
         return hook_powersgd_new(&about, &options->powersgd, &ddp->hook, err);
     }
     return error_set(err, WK_EINTERNAL, "%d is no hook", (int)options->hook);
@@ -56,9 +59,8 @@ static int make_hook(struct ddp *ddp, const struct strategy_options *options, st
 static int ddp_init_reducer(struct ddp *ddp, const struct strategy_options *options,
                             struct error *err)
 {
-    const struct reducer_arena grads = {ddp->model, ddp->grads, &ddp->stages, ddp->stage};
     const struct reducer_options how = {options->sizes, options->static_graph};
-    int rc = reducer_init(&ddp->reducer, &grads, ddp->numbers, &how, err);
+    int rc = reducer_init(&ddp->reducer, ddp->model, &ddp->wire, ddp->numbers, &how, err);
     if (!rc)
         rc = make_hook(ddp, options, err);
     if (!rc)
@@ -78,7 +80,7 @@ static int ddp_fill(void *self, struct wk_comm *comm, struct error *err)
     return 0;
 }
 
-static int allocate(struct ddp *ddp, struct error *err)
+static int allocate(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
     void *params = NULL;
@@ -87,18 +89,14 @@ static int allocate(struct ddp *ddp, struct error *err)
     ddp->params = params;
     int rc = sums_arena_init(&ddp->arena, model->queue, model_trained_count(model), err);
     ddp->grads = ddp->arena.data;
-    if (!rc)
-        rc = stages_init(&ddp->stages, model->queue, err);
-    if (!rc && !stages_direct(&ddp->stages))
-        rc = stage_reserve(&ddp->stages, model_trained_count(model) * sizeof(float), &ddp->stage,
-                           err);
+    wire_init(&ddp->wire, model->queue, options->wires);
     return rc;
 }
 
 static int ddp_init(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
-    int rc = allocate(ddp, err);
+    int rc = allocate(ddp, options, err);
     if (rc)
         return rc;
     rc = model_bind(model, ddp->params, ddp->grads);
@@ -120,7 +118,7 @@ static void ddp_close(void *self)
     size_t count = ddp->model->count;
     (void)queue_finish(queue, NULL);
     reducer_fini(&ddp->reducer);
-    stages_fini(&ddp->stages);
+    wire_fini(&ddp->wire);
     if (ddp->hook.free)
         ddp->hook.free(ddp->hook.face.arg);
     device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
@@ -161,6 +159,7 @@ static int ddp_meet(void *self, struct wk_comm *comm)
         rc = ddp->hook.meet(ddp->hook.face.arg, comm);
     if (!rc)
         reducer_meet(&ddp->reducer);
+    wire_enroll(&ddp->wire, comm, ddp->grads, model_trained_count(ddp->model) * sizeof(float));
     return rc;
 }
 
@@ -185,6 +184,8 @@ static const char *ddp_sentence(const void *self)
     struct wk_comm *comm = reducer->comm;
     if (reducer->why.code)
         return reducer->why.text;
+    if (reducer->wire && reducer->wire->why.code)
+        return reducer->wire->why.text;
     return comm ? wk_comm_error(comm) : "";
 }
 
@@ -268,7 +269,7 @@ static void ddp_drain(void *self)
 {
     struct ddp *ddp = self;
     (void)reducer_drain(&ddp->reducer);
-    stages_drain(&ddp->stages);
+    wire_drain(&ddp->wire);
 }
 
 /* A program's own hook does not say. */
@@ -276,7 +277,7 @@ static enum sums ddp_checked(const void *self)
 {
     const struct ddp *ddp = self;
     bool own = ddp->reducer.hook.face.arg != ddp->hook.face.arg;
-    if (reducer_rests(&ddp->reducer))
+    if (reducer_rests(&ddp->reducer) || ddp->reducer.way == WIRE_OWN)
         return SUMS_UNJUDGED;
     return own || !ddp->hook.sums ? SUMS_UNJUDGED : ddp->hook.sums(ddp->hook.face.arg);
 }

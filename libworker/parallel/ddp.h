@@ -6,7 +6,7 @@
  *      grads    4P   where the ranks sum them (sums_arena.h)
  *
  * All of it is memory of the model's place. Where the host cannot read that, the gradients that
- * hooks sum are 4P more of pinned host memory (stage.h).
+ * hooks sum are 4P more of pinned host memory (stage.h), unless the device sums them (wires.h).
  *
  * Owned by the strategy, whose thread calls. Source: Li et al. 2020, "PyTorch Distributed".
  */
@@ -29,8 +29,7 @@ struct ddp {
     struct sums_arena arena; /* memory of grads */
     float *grads;            /* [model_trained_count] */
     uint16_t *low;           /* [model->count]; NULL in float */
-    struct stages stages;
-    struct stage *stage; /* [model->count] floats: grads on the host; NULL: as they are */
+    struct wire wire;
     uint16_t *low_grads; /* [model->count], narrowed before they are on the host; mostly NULL */
     struct reducer reducer;
     struct grad_hook hook; /* the setting's */

@@ -2,16 +2,7 @@
 
 #include "libworker/device/device.h"
 #include "libworker/nn/model.h"
-
-struct elements_args {
-    const struct kernel_table *kernels;
-    struct elements_pieces how;
-    float *to;
-    const float *from;
-    uint16_t *low;
-    size_t count;
-    float factor;
-};
+#include "libworker/parallel/launches.h"
 
 static void run_scale(struct queue *queue, const void *args)
 {
@@ -74,7 +65,7 @@ void elements_scale(const struct wk_model *model, float *data, float factor, siz
         .kernels = model->kernels, .to = data, .factor = factor, .count = count};
     const struct device_range ranges[3] = {{data, count * sizeof(*data), DEVICE_UPDATE}};
     if (factor != 1)
-        enqueue(model, "scale gradients", run_scale, &args, ranges);
+        enqueue(model, PARALLEL_SCALE, run_scale, &args, ranges);
 }
 
 void elements_add(const struct wk_model *model, float *to, const float *from, size_t count)
@@ -83,7 +74,7 @@ void elements_add(const struct wk_model *model, float *to, const float *from, si
         .kernels = model->kernels, .to = to, .from = from, .count = count};
     const struct device_range ranges[3] = {{to, count * sizeof(*to), DEVICE_UPDATE},
                                            {from, count * sizeof(*from), DEVICE_READ}};
-    enqueue(model, "add gradients", run_add, &args, ranges);
+    enqueue(model, PARALLEL_ADD, run_add, &args, ranges);
 }
 
 void elements_narrow(const struct wk_model *model, enum wk_dtype type, uint16_t *low,
@@ -93,7 +84,7 @@ void elements_narrow(const struct wk_model *model, enum wk_dtype type, uint16_t 
         .kernels = model->kernels, .how.type = type, .low = low, .from = from, .count = count};
     const struct device_range ranges[3] = {{low, count * sizeof(*low), DEVICE_WRITE},
                                            {from, count * sizeof(*from), DEVICE_READ}};
-    enqueue(model, "narrow gradients", run_narrow, &args, ranges);
+    enqueue(model, PARALLEL_NARROW, run_narrow, &args, ranges);
 }
 
 void elements_widen(const struct wk_model *model, enum wk_dtype type, float *to, uint16_t *low,
@@ -103,7 +94,7 @@ void elements_widen(const struct wk_model *model, enum wk_dtype type, float *to,
         .kernels = model->kernels, .how.type = type, .to = to, .low = low, .count = count};
     const struct device_range ranges[3] = {{to, count * sizeof(*to), DEVICE_WRITE},
                                            {low, count * sizeof(*low), DEVICE_READ}};
-    enqueue(model, "widen gradients", run_widen, &args, ranges);
+    enqueue(model, PARALLEL_WIDEN, run_widen, &args, ranges);
 }
 
 void elements_add_narrow(const struct wk_model *model, const struct elements_pieces *how,
@@ -115,5 +106,5 @@ void elements_add_narrow(const struct wk_model *model, const struct elements_pie
     const struct device_range ranges[3] = {{low, count * sizeof(*low), DEVICE_UPDATE},
                                            {from, count * sizeof(*from), DEVICE_READ},
                                            {how->wide, piece * sizeof(float), DEVICE_SCRATCH}};
-    enqueue(model, "add narrow gradients", run_add_narrow, &args, ranges);
+    enqueue(model, PARALLEL_ADD_NARROW, run_add_narrow, &args, ranges);
 }

@@ -3,16 +3,8 @@
 #include <worker/precision.h>
 
 #include "libworker/device/device.h"
+#include "libworker/parallel/launches.h"
 #include "libworker/precision/noise.h"
-
-struct narrow_args {
-    const struct kernel_table *kernels;
-    struct narrow_source from;
-    uint16_t *out;
-    uint64_t noise;
-    enum wk_dtype type;
-    size_t by_chance; /* the first ones */
-};
 
 static void run_narrow(struct queue *queue, const void *args)
 {
@@ -44,7 +36,7 @@ void narrow_write(const struct narrowing *n, struct queue *queue, uint16_t *out,
         {source.x, source.count * sizeof(*source.x), DEVICE_READ},
         {out, source.count * sizeof(*out), DEVICE_WRITE},
     };
-    queue_launch(queue, &(struct device_launch){.name = "narrow parameters",
+    queue_launch(queue, &(struct device_launch){.name = PARALLEL_NARROW_MODEL,
                                                 .run = run_narrow,
                                                 .args = &args,
                                                 .args_bytes = sizeof(args),

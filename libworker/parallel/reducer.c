@@ -27,31 +27,32 @@ static void cut(struct reducer *r)
     ready_plan_cut(&r->plan, r->params, r->count, r->order, &r->options.sizes);
 }
 
-int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
-                 const struct reducer_options *options, struct error *err)
+int reducer_init(struct reducer *r, const struct wk_model *model, struct wire *wire,
+                 struct step_numbers *numbers, const struct reducer_options *options,
+                 struct error *err)
 {
-    const struct wk_model *model = arena->model;
     size_t n = (size_t)model_trained(model);
     *r = (struct reducer){.options = *options,
                           .params = model->params,
                           .n_params = model_trained(model),
-                          .grads = arena->grads,
+                          .grads = model->grad_arena,
                           .count = model_trained_count(model),
                           .model = model,
-                          .stages = arena->stages,
-                          .stage = arena->stage,
+                          .wire = wire,
                           .numbers = numbers,
                           .factor = 1};
     int rc = ready_plan_init(&r->plan, model_trained(model), err);
     if (rc)
         return rc;
     r->parts = calloc(n, sizeof(*r->parts));
+    r->works = calloc(n, sizeof(*r->works));
     r->order = calloc(n, sizeof(*r->order));
     r->times = calloc(n, sizeof(*r->times));
     r->expected = calloc(n, sizeof(*r->expected));
     r->last = calloc(n, sizeof(*r->last));
     r->missing = calloc(n, sizeof(*r->missing));
-    if (!r->parts || !r->order || !r->times || !r->expected || !r->last || !r->missing) {
+    if (!r->parts || !r->works || !r->order || !r->times || !r->expected || !r->last ||
+        !r->missing) {
         reducer_fini(r);
         return error_set(err, WK_ENOMEM, "no memory for gradient buckets");
     }
@@ -63,6 +64,7 @@ void reducer_fini(struct reducer *r)
 {
     ready_plan_fini(&r->plan);
     free(r->parts);
+    free(r->works);
     free(r->order);
     free(r->times);
     free(r->expected);
@@ -76,9 +78,23 @@ void reducer_set_hook(struct reducer *r, const struct grad_hook *hook)
     r->hook = *hook;
 }
 
+static bool on_device(const struct reducer *r)
+{
+    return !stages_direct(&r->wire->stages);
+}
+
+int reducer_seen(struct reducer *r, float **ret_grads, struct error *err)
+{
+    size_t bytes = r->count * sizeof(*r->grads);
+    int rc = on_device(r) && !r->stage ? stage_reserve(&r->wire->stages, bytes, &r->stage, err) : 0;
+    if (!rc)
+        *ret_grads = r->stage ? r->stage->host : r->grads;
+    return rc;
+}
+
 bool reducer_rests(const struct reducer *r)
 {
-    return r->stage && r->hook.plain && wk_comm_world(r->comm) == 1;
+    return on_device(r) && r->hook.plain && wk_comm_world(r->comm) == 1;
 }
 
 void reducer_meet(struct reducer *r)
@@ -148,7 +164,28 @@ static void fetch_bucket(struct reducer *r, const struct ready_bucket *b)
     for (int i = b->first_run; i < b->first_run + b->n_runs; i++) {
         struct stage_copy copy = copy_of(r, &r->plan.runs[i]);
         copy.after = final;
-        stage_fetch(r->stages, r->stage, &copy);
+        stage_fetch(&r->wire->stages, r->stage, &copy);
+    }
+}
+
+/* Let the device sum a bucket. */
+static void sum_bucket(struct reducer *r, const struct ready_bucket *b)
+{
+    if (r->hook.low)
+        narrow_bucket(r, b);
+    struct event final = event_record(r->model->queue);
+    for (int i = b->first_run; i < b->first_run + b->n_runs && !r->failure; i++) {
+        void *at = copy_of(r, &r->plan.runs[i]).device;
+        enum wk_dtype type = r->hook.low ? r->hook.type : WK_F32;
+        const struct wire_call call = {.op = WIRE_SUM,
+                                       .in = at,
+                                       .out = at,
+                                       .count = r->plan.runs[i].count,
+                                       .type = type,
+                                       .out_type = type,
+                                       .ready = final};
+        r->failure = wire_start(r->wire, r->comm, &call, &r->works[i]);
+        r->started_parts = i + 1;
     }
 }
 
@@ -159,8 +196,12 @@ static void start_bucket(struct reducer *r, int bucket)
         const struct ready_run *run = &r->plan.runs[i];
         elements_scale(r->model, r->grads + run->offset, r->factor, run->count);
     }
-    if (reducer_rests(r))
+    if (reducer_rests(r) || r->failure)
         return;
+    if (r->way == WIRE_OWN) {
+        sum_bucket(r, b);
+        return;
+    }
     if (!r->stage) {
         begin_bucket(r, bucket);
         return;
@@ -176,6 +217,17 @@ static void start_due(struct reducer *r)
         start_bucket(r, r->started++);
 }
 
+/* The way of a pass that sums. */
+static void choose_way(struct reducer *r)
+{
+    float *seen;
+    r->way = wire_way(r->wire, r->comm);
+    if (r->way == WIRE_OWN && !r->hook.plain && !r->hook.low)
+        r->way = WIRE_STAGED;
+    if (r->way == WIRE_STAGED && !reducer_rests(r))
+        r->failure = reducer_seen(r, &seen, &r->why);
+}
+
 void reducer_begin(struct reducer *r, struct wk_comm *comm, bool last)
 {
     insist(!r->started_parts);
@@ -183,7 +235,9 @@ void reducer_begin(struct reducer *r, struct wk_comm *comm, bool last)
     r->comm = comm;
     r->clock = r->started = r->started_parts = r->begun = 0;
     r->failure = 0;
-    r->why = (struct error){0};
+    r->why = r->wire->why = (struct error){0};
+    if (last)
+        choose_way(r);
     memset(r->times, 0, (size_t)r->n_params * sizeof(*r->times));
     memset(r->last, 0, (size_t)r->n_params * sizeof(*r->last));
     for (int i = 0; i < r->plan.n_buckets; i++)
@@ -220,7 +274,7 @@ void reducer_flush(struct reducer *r)
     set_phase(r, REDUCER_FLUSHED);
     memset(r->missing, 0, (size_t)r->n_params * sizeof(*r->missing));
     start_due(r);
-    if (r->stage && !reducer_rests(r))
+    if (r->way == WIRE_STAGED && !reducer_rests(r))
         begin_fetched(r, r->started);
     if (!r->failure)
         r->failure = step_numbers_start(r->numbers, r->comm);
@@ -256,19 +310,27 @@ static int agree_order(struct reducer *r)
 static void send_run(struct reducer *r, const struct ready_run *run)
 {
     const struct stage_copy copy = copy_of(r, run);
-    stage_send(r->stages, r->stage, &copy);
-    if (r->hook.low)
+    stage_send(&r->wire->stages, r->stage, &copy);
+}
+
+static int finish_part(struct reducer *r, int part)
+{
+    const struct ready_run *run = &r->plan.runs[part];
+    int rc = r->way == WIRE_OWN ? wire_finish(&r->works[part])
+                                : r->hook.face.finish(r->hook.face.arg, r->comm, &r->parts[part]);
+    if (!rc && r->way == WIRE_STAGED)
+        send_run(r, run);
+    if (!rc && r->hook.low && on_device(r))
         elements_widen(r->model, r->hook.type, r->grads + run->offset, r->hook.low + run->offset,
                        run->count);
+    return rc;
 }
 
 int reducer_drain(struct reducer *r)
 {
     int rc = r->failure;
     for (int i = 0; i < r->started_parts; i++) {
-        int result = r->hook.face.finish(r->hook.face.arg, r->comm, &r->parts[i]);
-        if (r->stage && !result)
-            send_run(r, &r->plan.runs[i]);
+        int result = finish_part(r, i);
         rc = rc ? rc : result;
     }
     int result = step_numbers_wait(r->numbers);

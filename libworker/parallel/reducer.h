@@ -8,7 +8,8 @@
  *
  * Where the host cannot read gradients, hooks sum a copy of them (stage.h). A bucket is fetched
  * when it is due. Its sum starts after the next bucket's fetch is enqueued, so that the device has
- * work while the host waits for the copy.
+ * work while the host waits for the copy. Where the device has collectives of its own (wires.h),
+ * plain sums and those of narrowed gradients are enqueued there instead, and their hook sees none.
  *
  * The first pass with a communicator uses buckets from the arena's end. Then rank 0 sends all the
  * order of its gradients, and they are cut again.
@@ -33,8 +34,8 @@
 #include "common/base/error.h"
 #include "libworker/parallel/hook.h"
 #include "libworker/parallel/ready.h"
-#include "libworker/parallel/stage.h"
 #include "libworker/parallel/step_numbers.h"
+#include "libworker/parallel/wire.h"
 
 struct wk_model;
 
@@ -54,9 +55,11 @@ struct reducer {
     float *grads; /* [count], borrowed */
     size_t count;
     const struct wk_model *model; /* of them, borrowed */
-    struct stages *stages;        /* borrowed */
-    struct stage *stage;          /* [count] floats that hooks see, borrowed; NULL: grads */
-    struct event fetched;         /* of the last bucket that was fetched there */
+    struct wire *wire;            /* borrowed */
+    struct stage *stage;     /* [count] floats that hooks see; NULL: grads, or not needed yet */
+    struct event fetched;    /* of the last bucket that was fetched there */
+    enum wire_way way;       /* of this pass: OWN only for sums that the device makes */
+    struct wire_work *works; /* [n_params], by run of the plan: those */
     struct step_numbers *numbers; /* borrowed */
     struct grad_hook hook;
     float factor; /* what gradients are multiplied with before the hook sees them; 1 at init */
@@ -76,19 +79,16 @@ struct reducer {
     struct error why;                         /* the sentence of a failed copy */
 };
 
-/* grads: those of the model, and their copy, NULL where hooks use them in place. WK_ENOMEM. */
-struct reducer_arena {
-    const struct wk_model *model;
-    float *grads; /* [model->count] */
-    struct stages *stages;
-    struct stage *stage;
-};
-int reducer_init(struct reducer *r, const struct reducer_arena *arena, struct step_numbers *numbers,
-                 const struct reducer_options *options, struct error *err);
+/* The gradients are the model's, which has its memory. WK_ENOMEM. */
+int reducer_init(struct reducer *r, const struct wk_model *model, struct wire *wire,
+                 struct step_numbers *numbers, const struct reducer_options *options,
+                 struct error *err);
 void reducer_fini(struct reducer *r); /* zeroed memory is allowed; after reducer_drain */
 
-/* Outside a pass, and before the first. */
-void reducer_set_hook(struct reducer *r, const struct grad_hook *hook);
+/* What hooks see of all gradients: the arena, or a copy on the host. WK_ENOMEM. */
+int reducer_seen(struct reducer *r, float **ret_grads, struct error *err);
+
+void reducer_set_hook(struct reducer *r, const struct grad_hook *hook); /* outside a pass */
 
 /* True if this pass leaves its gradients where they are: they are not on the host, and their hook
  * would change nothing. Then it sees none of them. */

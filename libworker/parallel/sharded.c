@@ -2,14 +2,12 @@
 
 #include <stdlib.h>
 
-#include "libworker/device/reach.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded_blocks.h"
 #include "libworker/parallel/sharded_grads.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
-#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/parallel/strategy_ops.h"
 
@@ -159,23 +157,15 @@ static int fill_initial(struct sharded *s, struct error *err)
 /* A unit's values from rank 0 to all. */
 static int spread_unit(struct sharded *s, struct wk_comm *comm, int unit, struct error *err)
 {
-    struct queue *queue = s->model->queue;
     float *at = s->params + s->plan.units[unit].place;
-    size_t count = sharded_elements(s, unit), bytes = count * sizeof(*at);
-    float *host = sharded_staged(s) ? malloc(bytes) : at;
-    if (!host)
-        return error_set(err, WK_ENOMEM, "no memory for the %zu elements of a unit", count);
-    int rc = host != at ? reach_read(queue, host, at, bytes, err) : 0;
-    if (!rc) {
-        rc = wk_broadcast(comm, host, count, WK_F32, 0, NULL);
-        if (rc)
-            (void)error_set(err, rc, "%s", wk_comm_error(comm));
-    }
-    if (!rc && host != at)
-        rc = reach_write(queue, at, host, bytes, err);
-    if (host != at)
-        free(host);
-    return rc;
+    struct event before = event_record(s->model->queue);
+    const struct wire_call call = {.op = WIRE_SPREAD,
+                                   .in = at,
+                                   .out = at,
+                                   .count = sharded_elements(s, unit),
+                                   .ready = before,
+                                   .unused = before};
+    return wire_run(&s->gathers, comm, &call, err);
 }
 
 /* Only rank 0 reads the values, unit by unit. */
@@ -199,14 +189,21 @@ static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
     return 0;
 }
 
+static void close_groups(struct sharded *s)
+{
+    wires_close(s->options.wires, s->groups.row);
+    wires_close(s->options.wires, s->groups.column);
+    groups_close(&s->groups);
+}
+
 static void sharded_close(void *self)
 {
     struct sharded *s = self;
     (void)queue_finish(s->model->queue, NULL);
-    stages_fini(&s->gathers);
-    stages_fini(&s->sums);
+    wire_fini(&s->gathers);
+    wire_fini(&s->sums);
     sharded_low_fini(s);
-    groups_close(&s->groups);
+    close_groups(s);
     pages_fini(&s->param_pages);
     pages_fini(&s->grad_pages);
     pages_fini(&s->own_param_pages);
@@ -235,6 +232,15 @@ static int make_plan(struct sharded *s, struct error *err)
     return 0;
 }
 
+/* One copy on the host serves each unit. */
+static void init_wires(struct sharded *s)
+{
+    wire_init(&s->gathers, s->model->queue, s->options.wires);
+    wire_init(&s->sums, s->model->queue, s->options.wires);
+    s->gathers.stage_bytes = sharded_most(s, s->plan.n_units) * sizeof(float);
+    s->sums.stage_bytes = sharded_most(s, s->trained.n_units) * sizeof(float);
+}
+
 static int sharded_init(struct sharded *s, struct error *err)
 {
     struct wk_model *model = s->model;
@@ -249,9 +255,8 @@ static int sharded_init(struct sharded *s, struct error *err)
     }
     bind_pointers(s);
     fill_own(s);
-    rc = stages_init(&s->gathers, model->queue, err);
-    rc = rc ? rc : stages_init(&s->sums, model->queue, err);
-    rc = rc ? rc : fill_initial(s, err);
+    init_wires(s);
+    rc = fill_initial(s, err);
     if (!rc)
         rc = sharded_low_init(s, err);
     if (!rc)
@@ -297,7 +302,7 @@ static int sharded_meet(void *self, struct wk_comm *comm)
 {
     struct sharded *s = self;
     if (!s->param_pages.arena)
-        return 0; /* memory that collectives do not use in place */
+        return 0; /* memory that the host's collectives do not use in place */
     int rc = wk_comm_register(comm, s->param_pages.arena);
     if (!rc)
         rc = wk_comm_register(comm, s->grad_pages.arena);
@@ -306,16 +311,38 @@ static int sharded_meet(void *self, struct wk_comm *comm)
     return rc;
 }
 
+/* What every gather and sum uses. */
+static void enroll(struct sharded *s, struct wk_comm *comm)
+{
+    size_t narrow = sizeof(uint16_t);
+    wire_enroll(&s->sums, comm, s->grads, s->trained.padded * sizeof(*s->grads));
+    if (s->low.params)
+        wire_enroll(&s->gathers, comm, s->low.params, s->plan.padded * narrow);
+    else
+        wire_enroll(&s->gathers, comm, s->params, s->plan.padded * sizeof(*s->params));
+    if (s->low.grads)
+        wire_enroll(&s->sums, comm, s->low.grads, s->trained.padded * narrow);
+}
+
 static int sharded_regroup(void *self, struct wk_comm *comm, const struct layout *layout,
                            struct error *err)
 {
-    return groups_make(&((struct sharded *)self)->groups, comm, layout, err);
+    struct sharded *s = self;
+    close_groups(s);
+    int rc = groups_make(&s->groups, comm, layout, err);
+    if (!rc && s->groups.row)
+        rc = wires_meet(s->options.wires, s->groups.row, err);
+    if (!rc && s->groups.column)
+        rc = wires_meet(s->options.wires, s->groups.column, err);
+    if (!rc)
+        enroll(s, s->groups.row ? s->groups.row : comm);
+    return rc;
 }
 
 static void sharded_leave(void *self)
 {
     struct sharded *s = self;
-    groups_close(&s->groups);
+    close_groups(s);
     s->whole = s->comm = NULL;
 }
 

@@ -19,7 +19,6 @@
  *      sharded_grads.c   sums of gradients
  *      sharded_params.c  gathers of parameters
  *      sharded_low.c     both in bf16 and f16
- *      sharded_stage.c   collectives by way of the host
  *      sharded_unit.c    where a unit is, and its phase
  */
 #ifndef PARALLEL_SHARDED_H
@@ -35,9 +34,9 @@
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
-#include "libworker/parallel/stage.h"
 #include "libworker/parallel/step_numbers.h"
 #include "libworker/parallel/strategy_options.h"
+#include "libworker/parallel/wire.h"
 
 struct strategy_ops;
 
@@ -54,10 +53,8 @@ enum {
 enum unit_phase { UNIT_OPEN, UNIT_REDUCING, UNIT_ADVANCED, UNIT_COLLECTED };
 
 struct sharded_unit {
-    struct wk_work *gather, *reduce;
-    struct stage *gathering, *summing; /* what they work on (sharded_stage.h); NULL: the arenas */
-    struct event released;             /* the device no longer uses the last gathered parameters */
-    bool fetched; /* its gradients are in `summing`; their sum has not started */
+    struct wire_work gather, reduce;
+    struct event released; /* the device no longer uses the last gathered parameters */
     enum unit_phase phase;
     int nonfinite; /* not 0: the sum that `reduce` made is not finite */
     bool gathered; /* the parameters are in the arena (once `gather` is done) */
@@ -103,9 +100,9 @@ struct sharded {
     int depth;                    /* blocks entered and not left */
     int next;                     /* unit to start next; -1 when all are */
     int reduces;                  /* on their way */
-    struct stages gathers, sums;  /* copies of units on the host, where it cannot read the arenas */
+    struct wire gathers, sums;    /* of parameters, and of gradients */
     struct event updated;         /* own_params are those of the last step */
-    struct error why;             /* the sentence of a failed copy */
+    struct error why;             /* a sentence that no communicator has */
     int failure;                  /* first code a collective failed with */
 };
 

@@ -6,47 +6,45 @@
 #include "common/base/assert.h"
 #include "libworker/device/device.h"
 #include "libworker/optim/clip.h"
-#include "libworker/parallel/elements.h"
+#include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
-#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 
-static int sum_column(struct sharded *s, int unit, struct wk_work **ret_work)
-{
-    if (s->low.params)
-        return sharded_low_column(s, unit, ret_work);
-    size_t row = s->plan.units[unit].row;
-    return wk_all_reduce(s->groups.column, sharded_floats(s, unit) + row * (size_t)s->options.part,
-                         row, WK_F32, WK_SUM, ret_work);
-}
-
-static int sum_floats(struct sharded *s, int unit, struct wk_work **ret_work)
-{
-    size_t row = s->plan.units[unit].row;
-    float *grads = sharded_floats(s, unit);
-    return wk_reduce_scatter(s->comm, grads, grads + row * (size_t)s->options.part, row, WK_F32,
-                             WK_SUM, ret_work);
-}
-
-static void start_sum(struct sharded *s, int unit)
+/* The sums of the row, once they are there, over the column. */
+static int sum_column(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
-    if (s->failure)
-        return;
-    int rc = sharded_stage_ready(s, unit);
-    if (!rc)
-        rc = s->low.params ? sharded_low_reduce(s, unit, &u->reduce)
-                           : sum_floats(s, unit, &u->reduce);
-    if (rc)
-        sharded_note(s, rc);
+    float *row = sharded_row(s, s->grads, unit);
+    struct wire_call call = {.op = WIRE_SUM,
+                             .in = row,
+                             .out = row,
+                             .count = s->plan.units[unit].row,
+                             .ready = u->reduce.done};
+    if (s->low.params)
+        sharded_low_column(s, unit, &call);
+    return wire_start(&s->sums, s->groups.column, &call, &u->reduce);
 }
 
-static void start_fetched(struct sharded *s, int unit)
+/* A unit's gradients, from now on, into this rank's row. */
+static int sum_row(struct sharded *s, int unit)
 {
-    if (s->units[unit].fetched)
-        start_sum(s, unit);
-    s->units[unit].fetched = false;
+    const struct shard_unit *place = &s->plan.units[unit];
+    struct wire_call call = {.op = WIRE_SCATTER,
+                             .in = s->grads + place->place,
+                             .out = sharded_row(s, s->grads, unit),
+                             .count = place->row,
+                             .ready = event_record(s->model->queue)};
+    if (s->low.params)
+        sharded_low_reduce(s, unit, &call);
+    return wire_start(&s->sums, s->comm, &call, &s->units[unit].reduce);
+}
+
+static void begin_sum(struct sharded *s, int unit)
+{
+    int rc = s->failure ? 0 : wire_begin(&s->units[unit].reduce);
+    if (rc)
+        sharded_note(s, rc);
 }
 
 /* The sum over this replica has to be there before that over the replicas can start. */
@@ -55,13 +53,14 @@ static void advance(struct sharded *s, int unit)
     struct sharded_unit *u = &s->units[unit];
     if (u->phase != UNIT_REDUCING)
         return;
-    start_fetched(s, unit);
-    int rc = wk_wait(u->reduce);
-    u->reduce = NULL;
+    begin_sum(s, unit);
+    int rc = s->groups.column ? wire_finish_part(&u->reduce) : wire_finish(&u->reduce);
     sharded_unit_set(u, UNIT_ADVANCED);
     s->low.nonfinite = s->low.nonfinite || u->nonfinite;
     if (!rc && s->groups.column && !s->failure)
-        rc = sum_column(s, unit, &u->reduce);
+        rc = sum_column(s, unit);
+    if (!rc)
+        rc = wire_begin(&u->reduce);
     if (rc)
         sharded_note(s, rc);
 }
@@ -73,15 +72,13 @@ static void collect(struct sharded *s, int unit)
     advance(s, unit);
     if (u->phase != UNIT_ADVANCED)
         return;
-    int rc = wk_wait(u->reduce);
-    u->reduce = NULL;
+    int rc = wire_finish(&u->reduce);
     sharded_unit_set(u, UNIT_COLLECTED);
     s->reduces--;
     s->low.nonfinite = s->low.nonfinite || u->nonfinite;
     if (rc)
         sharded_note(s, rc);
-    sharded_stage_summed(s, unit);
-    if (sharded_keeps_grads(s))
+    if (sharded_keeps_grads(s) || s->failure)
         return;
     const float *sum = sharded_row(s, s->grads, unit);
     float *own = s->own_grads + place->shard;
@@ -97,36 +94,28 @@ static void collect(struct sharded *s, int unit)
 /* Where gradients stay in their arena all of them may be on their way; copies of them are few. */
 static bool limits_reduces(const struct sharded *s)
 {
-    return !sharded_keeps_grads(s) || sharded_staged(s);
+    return !sharded_keeps_grads(s) || sharded_is(s, WIRE_STAGED);
 }
 
-/* A fetched unit is summed once the next one is being fetched: while the host waits for the copy,
+/* A copy on the host is summed once the next unit is being fetched. While the host waits for it,
  * the device has the passes that were enqueued between the two. */
-static void fetch_unit(struct sharded *s, int unit)
-{
-    int rc = sharded_stage_grads(s, unit);
-    if (rc)
-        sharded_note(s, rc);
-    s->units[unit].fetched = true;
-    if (unit + 1 < s->trained.n_units)
-        start_fetched(s, unit + 1);
-}
-
 static void start_reduce(struct sharded *s, int unit)
 {
+    bool staged = sharded_is(s, WIRE_STAGED);
     for (int i = s->trained.n_units - 1;
          i > unit && s->reduces >= SHARDED_REDUCES_MAX && limits_reduces(s); i--)
         collect(s, i);
-    if (s->groups.column && unit + 1 < s->trained.n_units && !sharded_staged(s))
+    if (s->groups.column && unit + 1 < s->trained.n_units && !staged)
         advance(s, unit + 1);
     sharded_unit_set(&s->units[unit], UNIT_REDUCING);
     s->reduces++;
     if (s->failure)
         return;
-    if (sharded_staged(s))
-        fetch_unit(s, unit);
-    else
-        start_sum(s, unit);
+    int rc = sum_row(s, unit);
+    if (rc)
+        sharded_note(s, rc);
+    if (staged && unit + 1 < s->trained.n_units)
+        begin_sum(s, unit + 1);
 }
 
 void sharded_unit_done(struct sharded *s, int unit)
@@ -204,7 +193,7 @@ void sharded_flush(void *self)
     struct sharded *s = self;
     while (s->following && s->next >= 0)
         sharded_unit_done(s, s->next--);
-    start_fetched(s, 0);
+    begin_sum(s, 0);
     if (s->last && !s->failure) {
         int rc = step_numbers_start(s->numbers, s->whole);
         if (rc)
@@ -213,12 +202,6 @@ void sharded_flush(void *self)
     if (s->hooked)
         sharded_release_all(s);
 }
-
-struct compact_args {
-    const struct shard_plan *plan;
-    size_t part, element; /* bytes of one */
-    char *arena;
-};
 
 /* Each row to a place at or before its own. */
 static void run_compact(struct queue *queue, const void *args)
@@ -241,7 +224,7 @@ static void compact(struct sharded *s)
                                       .element = low ? sizeof(uint16_t) : sizeof(float),
                                       .arena = low ? (char *)s->low.grads : (char *)s->grads};
     const struct device_range range = {args.arena, s->trained.padded * args.element, DEVICE_UPDATE};
-    queue_launch(s->model->queue, &(struct device_launch){.name = "move sums together",
+    queue_launch(s->model->queue, &(struct device_launch){.name = PARALLEL_COMPACT,
                                                           .run = run_compact,
                                                           .args = &args,
                                                           .args_bytes = sizeof(args),
@@ -264,7 +247,8 @@ int sharded_finish(void *self)
         sharded_note(s, rc);
     if (s->reducing && sharded_keeps_grads(s) && !s->failure)
         compact(s);
-    if (s->last && s->low.params && !s->failure && (rc = sharded_low_agree(s)) != 0)
+    bool agrees = s->last && s->low.params && !sharded_is(s, WIRE_OWN);
+    if (agrees && !s->failure && (rc = sharded_low_agree(s)) != 0)
         sharded_note(s, rc);
     end_pass(s);
     return s->failure;
@@ -273,7 +257,7 @@ int sharded_finish(void *self)
 enum sums sharded_checked(const void *self)
 {
     const struct sharded *s = self;
-    if (!s->low.params)
+    if (!s->low.params || sharded_is(s, WIRE_OWN))
         return SUMS_UNJUDGED;
     return s->low.nonfinite ? SUMS_NONFINITE : SUMS_FINITE;
 }
@@ -283,22 +267,39 @@ void sharded_drain(void *self)
     struct sharded *s = self;
     for (int i = 0; i < s->plan.n_units; i++) {
         struct sharded_unit *u = &s->units[i];
-        (void)wk_wait(u->gather);
-        (void)wk_wait(u->reduce);
-        u->gather = u->reduce = NULL;
+        wire_forget(&u->gather);
+        wire_forget(&u->reduce);
         sharded_unit_set(u, UNIT_OPEN);
     }
-    sharded_stage_drain(s);
+    wire_drain(&s->gathers);
+    wire_drain(&s->sums);
     (void)step_numbers_wait(s->numbers);
     end_pass(s);
     s->reduces = 0;
     s->next = -1;
 }
 
+/* Each rank's squares, and their sum, in the device's memory. */
+static int squares_on_device(struct sharded *s, double *at)
+{
+    struct clip_grads sums = sharded_sums(s, 0, s->trained.shard);
+    clip_measure(s->model->queue, &sums, at);
+    const struct wire_call call = {.op = WIRE_SUM,
+                                   .in = at,
+                                   .out = at,
+                                   .count = 1,
+                                   .type = WK_F64,
+                                   .out_type = WK_F64,
+                                   .ready = event_record(s->model->queue)};
+    return wire_run(&s->sums, s->comm, &call, &s->why);
+}
+
 int sharded_squares(void *self)
 {
     struct sharded *s = self;
     double squares, *at = &s->numbers->verdict.at->squares;
+    if (sharded_is(s, WIRE_OWN))
+        return squares_on_device(s, at);
     int rc = sharded_measure(s, 0, s->trained.shard, &squares);
     if (!rc)
         rc = wk_all_reduce(s->comm, &squares, 1, WK_F64, WK_SUM, NULL);

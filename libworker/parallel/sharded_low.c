@@ -5,7 +5,6 @@
 #include "libworker/device/reach.h"
 #include "libworker/parallel/elements.h"
 #include "libworker/parallel/sharded_low.h"
-#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 
 enum { PIECE = ELEMENTS_PIECE }; /* elements widened at a time */
@@ -98,17 +97,29 @@ int sharded_low_meet(struct sharded *s, struct wk_comm *comm)
     return rc || !s->low.grads ? rc : wk_comm_register(comm, s->low.grad_pages.arena);
 }
 
-int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work)
+int sharded_low_gather(struct sharded *s, int unit)
 {
-    const struct shard_unit *u = &s->plan.units[unit];
+    const struct shard_unit *place = &s->plan.units[unit];
+    struct sharded_unit *u = &s->units[unit];
     const struct narrowing *narrowing = &s->options.narrowing;
+    struct queue *queue;
     uint16_t *own = row_of(s, s->low.params, unit);
-    narrow_write(narrowing, sharded_row_queue(s, unit), own,
-                 (struct narrow_source){s->own_params + u->shard, u->row,
-                                        u->offset + u->row * (size_t)s->options.part});
-    if (sharded_staged(s))
-        return sharded_stage_gather(s, unit, own, narrowing->type, ret_work);
-    return wk_all_gather(s->comm, own, s->low.params + u->place, u->row, narrowing->type, ret_work);
+    int rc = wire_queue(&s->gathers, s->comm, &queue);
+    if (rc)
+        return rc;
+    queue_wait(queue, s->updated);
+    queue_wait(queue, u->released);
+    narrow_write(narrowing, queue, own,
+                 (struct narrow_source){s->own_params + place->shard, place->row,
+                                        place->offset + place->row * (size_t)s->options.part});
+    const struct wire_call call = {.op = WIRE_GATHER,
+                                   .in = own,
+                                   .out = s->low.params + place->place,
+                                   .count = place->row,
+                                   .type = narrowing->type,
+                                   .out_type = narrowing->type,
+                                   .unused = u->released};
+    return wire_start(&s->gathers, s->comm, &call, &u->gather);
 }
 
 void sharded_low_drop(struct sharded *s, int unit)
@@ -147,12 +158,39 @@ static int sum_vectors(struct sharded *s, float *vectors)
     return wk_all_reduce(s->comm, vectors, s->low.n_vectors, WK_I32, WK_SUM, NULL);
 }
 
+/* The same without the host. */
+static int vectors_on_device(struct sharded *s)
+{
+    struct queue *queue = s->model->queue;
+    float *vectors = s->low.vectors;
+    queue_fill(queue, vectors, 0, s->low.n_vectors * sizeof(*vectors));
+    for (int i = 0; i < s->model->n_params; i++) {
+        const struct param *param = &s->model->params[i];
+        if (model_reads_low(param))
+            continue;
+        struct shard_piece piece =
+            shard_piece(&s->plan, s->unit_of[i], s->options.part, param->offset, param->count);
+        queue_copy(queue, param->data + piece.first, s->own_params + piece.at,
+                   piece.count * sizeof(float));
+    }
+    const struct wire_call call = {.op = WIRE_SUM,
+                                   .in = vectors,
+                                   .out = vectors,
+                                   .count = s->low.n_vectors,
+                                   .type = WK_I32,
+                                   .out_type = WK_I32,
+                                   .ready = event_record(queue)};
+    return wire_run(&s->gathers, s->comm, &call, &s->why);
+}
+
 int sharded_low_vectors(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
     size_t bytes = low->n_vectors * sizeof(*low->vectors);
-    if (!bytes || !sharded_staged(s))
+    if (!bytes || sharded_is(s, WIRE_DIRECT))
         return bytes ? sum_vectors(s, low->vectors) : 0;
+    if (sharded_is(s, WIRE_OWN))
+        return vectors_on_device(s);
     float *host = malloc(bytes);
     int rc = host ? sum_vectors(s, host)
                   : error_set(&s->why, WK_ENOMEM, "no memory for %zu bytes of vectors", bytes);
@@ -166,18 +204,16 @@ int sharded_low_vectors(struct sharded *s)
 static int show_unit(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    float *own = sharded_row(s, s->params, unit), *master = s->own_params + u->shard;
-    struct wk_work *work = NULL;
-    if (!sharded_staged(s)) {
-        queue_copy(s->model->queue, own, master, u->row * sizeof(*own));
-        return wk_all_gather(s->comm, own, s->params + u->place, u->row, WK_F32, NULL);
-    }
-    int rc = sharded_stage_gather(s, unit, master, WK_F32, &work);
-    if (!rc)
-        rc = wk_wait(work);
+    struct event before = event_record(s->model->queue);
+    const struct wire_call call = {.op = WIRE_GATHER,
+                                   .in = s->own_params + u->shard,
+                                   .out = s->params + u->place,
+                                   .count = u->row,
+                                   .ready = before,
+                                   .unused = before};
+    int rc = wire_run(&s->gathers, s->comm, &call, &s->why);
     if (rc)
         sharded_note(s, rc);
-    sharded_stage_gathered(s, unit, s->params + u->place, WK_F32);
     return rc;
 }
 
@@ -216,39 +252,26 @@ bool sharded_low_own(const struct sharded *s)
     return s->low.grads && sharded_keeps_grads(s);
 }
 
-int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work)
+void sharded_low_reduce(struct sharded *s, int unit, struct wire_call *call)
 {
-    const struct shard_unit *u = &s->plan.units[unit];
-    bool stays = sharded_low_own(s);
-    size_t own = u->row * (size_t)s->options.part;
-    float *grads = sharded_floats(s, unit);
-    struct wk_reduce_options options = {
-        .converts = s->low.grads && !stays,
-        .out_dtype = WK_F32,
-        .ret_nonfinite = &s->units[unit].nonfinite,
-    };
-    struct wk_buffers buffers = {grads, grads + own, u->row, WK_F32};
-    if (s->low.grads) {
-        buffers.in = sharded_halves(s, unit);
-        buffers.dtype = s->options.narrowing.type;
-    }
-    if (stays)
-        buffers.out = sharded_halves(s, unit) + own;
-    return wk_reduce_scatter_with(s->comm, &buffers, WK_SUM, &options, ret_work);
+    call->ret_nonfinite = &s->units[unit].nonfinite;
+    if (!s->low.grads)
+        return;
+    call->in = s->low.grads + s->plan.units[unit].place;
+    call->type = s->options.narrowing.type;
+    if (!sharded_low_own(s))
+        return; /* the sum is stored in float */
+    call->out = row_of(s, s->low.grads, unit);
+    call->out_type = call->type;
 }
 
-int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work)
+void sharded_low_column(struct sharded *s, int unit, struct wire_call *call)
 {
-    const struct shard_unit *u = &s->plan.units[unit];
-    const struct wk_reduce_options options = {.ret_nonfinite = &s->units[unit].nonfinite};
-    size_t own = u->row * (size_t)s->options.part;
-    float *row = sharded_floats(s, unit) + own;
-    struct wk_buffers buffers = {row, row, u->row, WK_F32};
-    if (sharded_low_own(s)) {
-        buffers.in = buffers.out = sharded_halves(s, unit) + own;
-        buffers.dtype = s->options.narrowing.type;
-    }
-    return wk_all_reduce_with(s->groups.column, &buffers, WK_SUM, &options, ret_work);
+    call->ret_nonfinite = &s->units[unit].nonfinite;
+    if (!sharded_low_own(s))
+        return;
+    call->in = call->out = row_of(s, s->low.grads, unit);
+    call->type = call->out_type = s->options.narrowing.type;
 }
 
 void sharded_low_collect(struct sharded *s, int unit)

@@ -26,7 +26,7 @@ void sharded_low_fini(struct sharded *s);
 int sharded_low_meet(struct sharded *s, struct wk_comm *comm);
 
 /* Start gathering a unit; release it. */
-int sharded_low_gather(struct sharded *s, int unit, struct wk_work **ret_work);
+int sharded_low_gather(struct sharded *s, int unit);
 void sharded_low_drop(struct sharded *s, int unit);
 void sharded_low_drop_grads(struct sharded *s, int unit);
 
@@ -40,11 +40,10 @@ void sharded_low_hide(struct sharded *s);
 /* Add a unit's float gradients to its narrow ones and release them. With narrowing.grads. */
 void sharded_low_take(struct sharded *s, int unit);
 
-/* Start summing a unit's gradients, whichever they are, into this rank's row. */
-int sharded_low_reduce(struct sharded *s, int unit, struct wk_work **ret_work);
-
-/* Then this row over the replicas. */
-int sharded_low_column(struct sharded *s, int unit, struct wk_work **ret_work);
+/* Change what is summed of a unit's gradients in float: whichever gradients there are, into this
+ * rank's row; then this row over the replicas. */
+void sharded_low_reduce(struct sharded *s, int unit, struct wire_call *call);
+void sharded_low_column(struct sharded *s, int unit, struct wire_call *call);
 
 /* Whether narrow sums stay in this rank's row: ZERO1 with narrowing.grads. */
 bool sharded_low_own(const struct sharded *s);

@@ -1,18 +1,20 @@
 #include "libworker/parallel/sharded_params.h"
 
 #include "libworker/parallel/sharded_low.h"
-#include "libworker/parallel/sharded_stage.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/tensor/mapped.h"
 
-static int gather_floats(struct sharded *s, int unit, struct wk_work **ret_work)
+static int gather_floats(struct sharded *s, int unit)
 {
     const struct shard_unit *place = &s->plan.units[unit];
-    float *own = sharded_row(s, s->params, unit), *master = s->own_params + place->shard;
-    if (sharded_staged(s))
-        return sharded_stage_gather(s, unit, master, WK_F32, ret_work);
-    queue_copy(s->model->queue, own, master, place->row * sizeof(float));
-    return wk_all_gather(s->comm, own, s->params + place->place, place->row, WK_F32, ret_work);
+    struct sharded_unit *u = &s->units[unit];
+    const struct wire_call call = {.op = WIRE_GATHER,
+                                   .in = s->own_params + place->shard,
+                                   .out = s->params + place->place,
+                                   .count = place->row,
+                                   .ready = s->updated,
+                                   .unused = u->released};
+    return wire_start(&s->gathers, s->comm, &call, &u->gather);
 }
 
 void sharded_start_gather(struct sharded *s, int unit)
@@ -21,8 +23,9 @@ void sharded_start_gather(struct sharded *s, int unit)
     if (u->gathered || s->failure)
         return;
     u->gathered = true;
-    int rc = s->low.params ? sharded_low_gather(s, unit, &u->gather)
-                           : gather_floats(s, unit, &u->gather);
+    int rc = s->low.params ? sharded_low_gather(s, unit) : gather_floats(s, unit);
+    if (!rc)
+        rc = wire_begin(&u->gather);
     if (s->options.offload_params)
         mapped_give_back(s->own_params, s->plan.units[unit].shard, s->plan.units[unit].row);
     if (rc)
@@ -31,16 +34,9 @@ void sharded_start_gather(struct sharded *s, int unit)
 
 int sharded_await_gather(struct sharded *s, int unit)
 {
-    struct sharded_unit *u = &s->units[unit];
-    size_t place = s->plan.units[unit].place;
-    int rc = wk_wait(u->gather);
-    u->gather = NULL;
+    int rc = wire_finish(&s->units[unit].gather);
     if (rc)
         sharded_note(s, rc);
-    if (s->low.params)
-        sharded_stage_gathered(s, unit, s->low.params + place, s->options.narrowing.type);
-    else
-        sharded_stage_gathered(s, unit, s->params + place, WK_F32);
     return s->failure;
 }
 
@@ -62,7 +58,7 @@ static int gather_every_unit(struct sharded *s)
 {
     for (int i = 0; i < s->plan.n_units; i++) {
         sharded_start_gather(s, i);
-        if (sharded_staged(s) && i > 0) /* so that copies of two are enough */
+        if (sharded_is(s, WIRE_STAGED) && i > 0) /* so that copies of two are enough */
             (void)sharded_await_gather(s, i - 1);
     }
     for (int i = 0; i < s->plan.n_units; i++)
@@ -107,7 +103,7 @@ void sharded_release_all(struct sharded *s)
 static int renew(struct sharded *s, struct wk_comm *comm, int units)
 {
     s->failure = 0;
-    s->why = (struct error){0};
+    s->why = s->gathers.why = s->sums.why = (struct error){0};
     s->updated = event_record(s->model->queue);
     for (int i = 0; i < s->plan.n_units; i++)
         s->units[i].released = s->updated;

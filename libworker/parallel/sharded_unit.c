@@ -15,7 +15,7 @@ static const unsigned allowed[] = {
 void sharded_unit_set(struct sharded_unit *unit, enum unit_phase phase)
 {
     insist(allowed[unit->phase] >> phase & 1);
-    insist(!unit->reduce);
+    insist(!unit->reduce.wire);
     unit->phase = phase;
 }
 
@@ -32,6 +32,19 @@ bool sharded_frees_params(const struct sharded *s)
 size_t sharded_elements(const struct sharded *s, int unit)
 {
     return s->plan.units[unit].row * (size_t)s->plan.world;
+}
+
+bool sharded_is(const struct sharded *s, enum wire_way way)
+{
+    return wire_way(&s->sums, s->comm) == way;
+}
+
+size_t sharded_most(const struct sharded *s, int units)
+{
+    size_t most = 0;
+    for (int i = 0; i < units; i++)
+        most = sharded_elements(s, i) > most ? sharded_elements(s, i) : most;
+    return most;
 }
 
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit)
@@ -63,6 +76,8 @@ const char *sharded_sentence(const void *self)
     const struct sharded *s = self;
     struct wk_comm *const comms[] = {s->comm, s->groups.column, s->whole};
     const char *sentence = s->why.text;
+    if (!*sentence)
+        sentence = *s->gathers.why.text ? s->gathers.why.text : s->sums.why.text;
     for (int i = 0; i < 3 && !*sentence; i++)
         sentence = comms[i] ? wk_comm_error(comms[i]) : "";
     return sentence;

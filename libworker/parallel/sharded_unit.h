@@ -10,6 +10,12 @@ bool sharded_keeps_grads(const struct sharded *s);
 /* True if a unit's parameters are in memory only while they are used: FSDP. */
 bool sharded_frees_params(const struct sharded *s);
 
+/* Whether collectives go that way. All units share the replica's communicator. */
+bool sharded_is(const struct sharded *s, enum wire_way way);
+
+/* Elements of the largest of the first `units` units. */
+size_t sharded_most(const struct sharded *s, int units);
+
 /* Of a unit: its number of elements with the padding; the offset of this rank's row in an arena;
  * and the row in a float arena. */
 size_t sharded_elements(const struct sharded *s, int unit);

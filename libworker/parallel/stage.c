@@ -4,17 +4,17 @@
 
 #include <worker/error.h>
 
-int stages_init(struct stages *stages, struct queue *queue, struct error *err)
+void stages_init(struct stages *stages, struct queue *queue)
 {
-    struct device *device = queue_device(queue);
     *stages = (struct stages){.queue = queue};
-    if (device_host_reads(device))
-        return 0;
-    int rc = queue_new(device, &stages->out, err);
-    if (!rc)
+}
+
+int stages_open(struct stages *stages, struct error *err)
+{
+    struct device *device = queue_device(stages->queue);
+    int rc = stages->out ? 0 : queue_new(device, &stages->out, err);
+    if (!rc && !stages->in)
         rc = queue_new(device, &stages->in, err);
-    if (rc)
-        stages_fini(stages);
     return rc;
 }
 
@@ -60,9 +60,12 @@ static int stage_new(struct stages *stages, size_t bytes, struct stage **ret, st
 int stage_reserve(struct stages *stages, size_t bytes, struct stage **ret, struct error *err)
 {
     struct stage *stage = stages->list;
+    int rc = stages_open(stages, err);
+    if (rc)
+        return rc;
     while (stage && (stage->reserved || stage->bytes < bytes))
         stage = stage->next;
-    int rc = stage ? event_wait(stage->fetched, err) : stage_new(stages, bytes, &stage, err);
+    rc = stage ? event_wait(stage->fetched, err) : stage_new(stages, bytes, &stage, err);
     if (!rc)
         rc = event_wait(stage->sent, err);
     if (rc)

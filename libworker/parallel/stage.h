@@ -25,21 +25,23 @@ struct stage {
 };
 
 struct stages {
-    struct queue *queue; /* the model's; borrowed */
-    struct queue *out, *in;
+    struct queue *queue;    /* the model's; borrowed */
+    struct queue *out, *in; /* NULL before stages_open */
     struct stage *list;
 };
 
-/* WK_ENOMEM. Where the host reads the device's memory there are no queues, and nothing but fini may
- * be called. */
-int stages_init(struct stages *stages, struct queue *queue, struct error *err);
+/* Where the host reads the device's memory nothing but fini may be called. */
+void stages_init(struct stages *stages, struct queue *queue);
 void stages_fini(struct stages *stages); /* waits for copies; zeroed memory is allowed */
 
 /* True if collectives work on the memory itself. */
 static inline bool stages_direct(const struct stages *stages)
 {
-    return !stages->out;
+    return device_host_reads(queue_device(stages->queue));
 }
+
+/* Make the queues, once: stage_reserve does it too. WK_ENOMEM. */
+int stages_open(struct stages *stages, struct error *err);
 
 /* A stage of at least `bytes`. Its last copies have been waited for. WK_ENOMEM, or the device's
  * failure. And the end of its use; NULL is fine. */

@@ -1,6 +1,8 @@
 #include "libworker/parallel/strategy.h"
 
+#include "libworker/device/kernels.h"
 #include "libworker/parallel/ddp.h"
+#include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded.h"
 #include "libworker/parallel/strategy_grads.h"
 #include "libworker/parallel/strategy_ops.h"
@@ -22,29 +24,19 @@ static void announced(void *arg, int index)
     strategy_ready(arg, index);
 }
 
-static int outcome_of(const struct strategy *st, int rc, struct error *err)
+static int meet_ranks(void *arg, const struct model_meeting *meeting, struct error *err)
 {
-    if (rc)
-        (void)error_set(err, rc, "%s", wk_comm_error(st->comm));
-    return rc;
-}
-
-static int sum_over_ranks(void *arg, float *data, size_t n, struct error *err)
-{
-    const struct strategy *st = arg;
-    return outcome_of(st, wk_all_reduce(st->comm, data, n, WK_F32, WK_SUM, NULL), err);
-}
-
-static int gather_from_ranks(void *arg, const float *in, float *out, size_t n, struct error *err)
-{
-    const struct strategy *st = arg;
-    return outcome_of(st, wk_all_gather(st->comm, in, out, n, WK_F32, NULL), err);
-}
-
-static int scatter_to_ranks(void *arg, const float *in, float *out, size_t n, struct error *err)
-{
-    const struct strategy *st = arg;
-    return outcome_of(st, wk_reduce_scatter(st->comm, in, out, n, WK_F32, WK_SUM, NULL), err);
+    static const enum wire_op ops[] = {
+        [MODEL_SUM] = WIRE_SUM, [MODEL_GATHER] = WIRE_GATHER, [MODEL_SCATTER] = WIRE_SCATTER};
+    struct strategy *st = arg;
+    struct event before = event_record(st->model->queue);
+    const struct wire_call call = {.op = ops[meeting->kind],
+                                   .in = meeting->from,
+                                   .out = meeting->to,
+                                   .count = meeting->n,
+                                   .ready = before,
+                                   .unused = before};
+    return wire_run(&st->wire, st->comm, &call, err);
 }
 
 /* Its memory goes. */
@@ -75,6 +67,30 @@ static int init_common(struct strategy *st, struct error *err)
     return 0;
 }
 
+/* A device with kernels of its own has those that these settings need. */
+static int check_kernels(const struct device *device, const struct strategy_options *options,
+                         struct error *err)
+{
+    bool low = narrowing_on(&options->narrowing), cuts = strategy_cuts(options->kind);
+    bool narrow_hook = !cuts && (options->hook == HOOK_F16 || options->hook == HOOK_BF16);
+    const struct {
+        bool needed;
+        const char *name;
+    } launches[] = {
+        {true, PARALLEL_SCALE},
+        {cuts, PARALLEL_ADD},
+        {narrow_hook, PARALLEL_NARROW},
+        {narrow_hook, PARALLEL_WIDEN},
+        {cuts && low && options->narrowing.grads, PARALLEL_ADD_NARROW},
+        {low, PARALLEL_NARROW_MODEL},
+        {options->kind == STRATEGY_ZERO1, PARALLEL_COMPACT},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(launches) / sizeof(*launches) && !rc; i++)
+        rc = launches[i].needed ? device_kernel_need(device, "launch", launches[i].name, err) : 0;
+    return rc;
+}
+
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err)
 {
@@ -90,6 +106,9 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         .share = 1,
     };
     int rc = step_numbers_init(&st->numbers, model_trained(model), model->queue, err);
+    wire_init(&st->wire, model->queue, options->wires);
+    if (!rc)
+        rc = check_kernels(queue_device(model->queue), options, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)
@@ -109,6 +128,7 @@ void strategy_fini(struct strategy *st)
     unbind(st->model);
     if (st->memory.self)
         st->ops->close(st->memory.self);
+    wire_fini(&st->wire);
     step_numbers_fini(&st->numbers);
     *st = (struct strategy){0};
 }
@@ -116,8 +136,8 @@ void strategy_fini(struct strategy *st)
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err)
 {
     int rc = st->ops->meet(st->memory.self, comm);
-    st->model->ranks = (struct model_ranks){wk_comm_world(comm), sum_over_ranks, gather_from_ranks,
-                                            scatter_to_ranks, st};
+    st->wire.why = (struct error){0};
+    st->model->ranks = (struct model_ranks){wk_comm_world(comm), meet_ranks, st};
     return rc ? error_set(err, rc, "%s", wk_comm_error(comm)) : 0;
 }
 
@@ -127,17 +147,29 @@ int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct lay
     return st->ops->regroup(st->memory.self, comm, layout, err);
 }
 
+void strategy_settle(struct strategy *st)
+{
+    if (st->ops &&
+        st->phase != STRATEGY_RESTING) { /* its sums may have no peers: nothing else ends them */
+        wk_comm_abort(st->comm);
+        strategy_drain(st);
+    }
+}
+
 void strategy_leave(struct strategy *st)
 {
     if (!st->ops)
         return;
-    if (st->phase != STRATEGY_RESTING) { /* its sums may have no peers: nothing else ends them */
-        wk_comm_abort(st->comm);
-        strategy_drain(st);
-    }
+    strategy_settle(st);
     st->ops->leave(st->memory.self);
     st->comm = NULL;
     st->model->ranks = (struct model_ranks){0};
+}
+
+int strategy_check(const struct strategy *st, struct error *err)
+{
+    int rc = wires_failure(st->wire.wires);
+    return rc ? error_set(err, rc, "%s", strategy_sentence(st)) : 0;
 }
 
 const char *strategy_sentence(const struct strategy *st)
@@ -205,9 +237,16 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
     return st->ops->empty_pass(st->memory.self, pass, err);
 }
 
+/* The host reads them next. */
 int strategy_gather(struct strategy *st, struct wk_comm *comm)
 {
-    return st->ops->gather(st->memory.self, comm);
+    int rc = st->ops->gather(st->memory.self, comm);
+    if (rc || wire_way(&st->wire, comm) != WIRE_OWN)
+        return rc;
+    rc = queue_finish(st->model->queue, NULL);
+    if (rc)
+        return rc;
+    return wires_failure(st->wire.wires);
 }
 
 int strategy_gather_own(struct strategy *st, struct wk_comm *comm)

@@ -25,6 +25,7 @@
 #include "libworker/parallel/strategy_memory.h"
 #include "libworker/parallel/strategy_options.h"
 #include "libworker/parallel/usage.h"
+#include "libworker/parallel/wire.h"
 
 struct strategy_ops;
 
@@ -34,6 +35,7 @@ struct strategy {
     const struct strategy_ops *ops; /* NULL: init was not called */
     struct strategy_memory memory;
     struct step_numbers numbers;
+    struct wire wire; /* of what the model and the step's numbers need of other ranks */
     struct wk_model *model;
     struct narrowing narrowing;
     struct usage usage;
@@ -47,7 +49,8 @@ struct strategy {
     enum sums sums; /* of the last window that was */
 };
 
-/* Set up the model's memory and initial values. `st` must not move until fini. WK_ENOMEM. */
+/* Set up the model's memory and initial values. `st` must not move until fini. WK_ENOMEM;
+ * WK_EUNSUPPORTED: the model's device lacks a kernel that these settings need. */
 int strategy_init(struct strategy *st, struct wk_model *model,
                   const struct strategy_options *options, struct error *err);
 void strategy_fini(struct strategy *st); /* zeroed memory is allowed; waits for running sums */
@@ -55,11 +58,17 @@ void strategy_fini(struct strategy *st); /* zeroed memory is allowed; waits for 
 /* Once with every communicator, before it is used here: its ranks will sum in place. WK_ENOMEM. */
 int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
 
-/* Set the layout of the communicator's ranks, once each has its part; collective. Give the
- * communicator up, before it is closed; a pass that never ended aborts it. */
+/* Set the layout of the communicator's ranks, once each has its part; collective. */
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
                      struct error *err);
-void strategy_leave(struct strategy *st); /* zeroed memory is allowed */
+
+/* Before the communicator is closed. Abort it if a pass never ended; give it up. Zeroed memory is
+ * allowed. */
+void strategy_settle(struct strategy *st);
+void strategy_leave(struct strategy *st);
+
+/* After a wait: why what the device then had is undefined, with a sentence; 0: it is not. */
+int strategy_check(const struct strategy *st, struct error *err);
 
 /* The sentence of the communicator or group that failed; "" without a failure. */
 const char *strategy_sentence(const struct strategy *st);

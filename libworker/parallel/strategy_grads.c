@@ -140,6 +140,25 @@ void strategy_open(struct strategy *st, double scale)
     verdict_open(&st->numbers.verdict, scale, sums[st->sums]);
 }
 
+bool strategy_sums_losses(const struct strategy *st)
+{
+    return wire_way(&st->wire, st->comm) == WIRE_OWN && wk_comm_world(st->comm) > 1;
+}
+
+int strategy_sum_losses(struct strategy *st, struct error *err)
+{
+    double *at = &st->numbers.verdict.at->loss;
+    const struct wire_call call = {.op = WIRE_SUM,
+                                   .in = at,
+                                   .out = at,
+                                   .count = 1,
+                                   .type = WK_F64,
+                                   .out_type = WK_F64,
+                                   .as_float = true,
+                                   .ready = event_record(st->model->queue)};
+    return wire_run(&st->wire, st->comm, &call, err);
+}
+
 int strategy_measure(struct strategy *st)
 {
     int rc = st->ops->squares(st->memory.self);
@@ -162,9 +181,11 @@ int strategy_clamp(struct strategy *st, double most)
 int strategy_judge(struct strategy *st, double loss)
 {
     int rc = st->sums == SUMS_UNJUDGED ? strategy_measure(st) : 0;
-    if (!rc)
-        verdict_judge(&st->numbers.verdict, loss);
-    return rc;
+    if (rc)
+        return rc;
+    wires_note_stop(st->wire.wires, st->model->queue, &st->numbers.verdict.at->finite);
+    verdict_judge(&st->numbers.verdict, loss);
+    return 0;
 }
 
 int strategy_update(struct strategy *st, struct wk_optimizer *optimizer, struct error *err)

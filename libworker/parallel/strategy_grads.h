@@ -53,6 +53,11 @@ struct verdict *strategy_verdict(struct strategy *st);
 /* `scale`: factor of the sums in the update. */
 void strategy_open(struct strategy *st, double scale);
 
+/* Whether losses that the device has are summed over the ranks there: strategy_sum_losses does that
+ * with the verdict's, before strategy_judge. Else the ranks say them. Collective. */
+bool strategy_sums_losses(const struct strategy *st);
+int strategy_sum_losses(struct strategy *st, struct error *err);
+
 /* Sum of squares of the summed gradient, and so its norm. Collective. */
 int strategy_measure(struct strategy *st);
 

@@ -8,6 +8,8 @@
 #include "libworker/parallel/hook.h"
 #include "libworker/parallel/narrow.h"
 
+struct wires;
+
 enum strategy_kind { STRATEGY_DDP, STRATEGY_ZERO1, STRATEGY_ZERO2, STRATEGY_FSDP, STRATEGY_KINDS };
 
 /* True if the ranks hold different parts of one state; else each holds all of it. */
@@ -17,7 +19,8 @@ enum hook_kind { HOOK_SUM, HOOK_F16, HOOK_BF16, HOOK_POWERSGD };
 
 struct strategy_options {
     enum strategy_kind kind;
-    int part, parts; /* of a kind that cuts: this rank's part, and how many make one model */
+    int part, parts;     /* of a kind that cuts: this rank's part, and how many make one model */
+    struct wires *wires; /* the device's own collectives; borrowed; NULL: there are none */
     struct bucket_sizes sizes; /* of gradients that are summed together */
     struct narrowing narrowing;
     bool fill_later;     /* strategy_fill sets initial values */

@@ -1,6 +1,9 @@
 #include "libworker/step/bind.h"
 
+#include <string.h>
+
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/wires.h"
 #include "libworker/pretrained/pretrained.h"
 #include "libworker/step/context.h"
 #include "libworker/step/prepare_settings.h"
@@ -43,6 +46,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         .prefetch = (int)settings_integer(&ctx->settings, SETTING_PREFETCH),
         .keep_gathered = !settings_integer(&ctx->settings, SETTING_RESHARD),
         .narrowing = narrowing,
+        .wires = ctx->compute.wires,
         .sizes.first_bytes =
             (size_t)(settings_number(&ctx->settings, SETTING_FIRST_BUCKET_MIB) * mib),
         .sizes.bytes = (size_t)(settings_number(&ctx->settings, SETTING_BUCKET_MIB) * mib),
@@ -120,10 +124,34 @@ static void recompute_as_set(struct unit *unit)
                                     set > 0 ? WK_RECOMPUTE_WITHIN : (enum wk_recompute) - set, set);
 }
 
+static void remark(void *arg, const char *sentence)
+{
+    context_notice(arg, "%s", sentence);
+}
+
+static bool is_set(const struct wk_context *ctx, enum setting setting, const char *choice)
+{
+    return strcmp(settings_text(&ctx->settings, setting), choice) == 0;
+}
+
+static int open_wires(struct wk_context *ctx, struct error *err)
+{
+    enum { ABORT_MS = 20000 }; /* longer than any collective that is under way, were it not lost */
+    const struct wires_options options = {
+        .fast = is_set(ctx, SETTING_COLLECTIVES_SUMS, "fast"),
+        .off = is_set(ctx, SETTING_COLLECTIVES_DEVICE, "off"),
+        .open_ms = settings_integer(&ctx->settings, SETTING_CONNECT_TIMEOUT),
+        .abort_ms = ABORT_MS,
+        .remark = remark,
+        .arg = ctx,
+    };
+    return wires_new(ctx->compute.queue, &options, &ctx->compute.wires, err);
+}
+
 int bind_all(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
-    int rc = 0;
+    int rc = open_wires(ctx, err);
     ctx->cut.is_sharded = strategy_cuts(prepare_strategy(ctx));
     cut_place(ctx);
     units_each(unit, ctx) {

@@ -1,5 +1,6 @@
 #include "libworker/step/break.h"
 
+#include "libworker/parallel/wires.h"
 #include "libworker/step/context.h"
 #include "libworker/step/stop.h"
 #include "libworker/step/window.h"
@@ -9,8 +10,11 @@ enum { LOST_MAX = 64 };
 void context_leave(struct wk_context *ctx)
 {
     struct wk_comm *comm = membership_detach(&ctx->group);
-    if (comm)
+    if (comm) {
+        units_settle(ctx);
+        wires_leave(ctx->compute.wires);
         units_leave(ctx);
+    }
     wk_comm_close(comm);
 }
 

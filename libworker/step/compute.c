@@ -1,6 +1,7 @@
 #include "libworker/step/compute.h"
 
 #include "libworker/device/cpu.h"
+#include "libworker/parallel/wires.h"
 
 int compute_init(struct compute *compute, struct device *device, struct error *err)
 {
@@ -17,6 +18,7 @@ int compute_init(struct compute *compute, struct device *device, struct error *e
 
 void compute_fini(struct compute *compute)
 {
+    wires_free(compute->wires);
     queue_free(compute->queue);
     device_free(compute->own);
     *compute = (struct compute){0};

@@ -8,11 +8,13 @@
 
 struct device;
 struct queue;
+struct wires;
 
 struct compute {
     struct device *device;
     struct queue *queue;
-    struct device *own; /* the device, if the context made it; or NULL */
+    struct device *own;  /* the device, if the context made it; or NULL */
+    struct wires *wires; /* its own collectives, from wk_prepare on; or NULL */
 };
 
 /* On `device`, which outlives it; NULL: on a CPU of its own. WK_ENOMEM. */

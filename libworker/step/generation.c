@@ -9,6 +9,7 @@
 
 #include "common/base/str.h"
 #include "libworker/comm/bootstrap.h"
+#include "libworker/parallel/wires.h"
 #include "libworker/step/agree_config.h"
 #include "libworker/step/agree_model.h"
 #include "libworker/step/agree_state.h"
@@ -83,6 +84,8 @@ int context_meet(struct wk_context *ctx, struct error *err)
         rc = kernels_agree(ctx, err);
     if (!rc)
         rc = models_agree(ctx, err);
+    if (!rc)
+        rc = wires_meet(ctx->compute.wires, ctx->group.comm, err);
     return rc ? rc : units_meet(ctx, err);
 }
 

@@ -79,6 +79,13 @@ int units_fill(struct wk_context *ctx, struct error *err)
     return rc;
 }
 
+void units_settle(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        strategy_settle(&unit->strategy);
+}
+
 void units_leave(struct wk_context *ctx)
 {
     struct unit *unit;

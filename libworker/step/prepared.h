@@ -51,6 +51,7 @@ int units_meet(struct wk_context *ctx, struct error *err);
 int units_regroup(struct wk_context *ctx, const struct layout *layout, struct error *err);
 int units_refresh(struct wk_context *ctx, struct error *err);
 int units_fill(struct wk_context *ctx, struct error *err);
+void units_settle(struct wk_context *ctx);
 void units_leave(struct wk_context *ctx);
 void units_drain(struct wk_context *ctx);
 

@@ -61,8 +61,8 @@ static int take_kept(struct unit *unit, struct error *err)
 int sums_say(struct unit *unit, struct error *err)
 {
     insist(unit->sums.phase == WINDOW_SUMMING);
-    bool alone = unit->ctx->group.world == 1;
-    int rc = unit->sums.kept && !alone ? take_kept(unit, err) : 0;
+    bool stays = unit->ctx->group.world == 1 || strategy_sums_losses(&unit->strategy);
+    int rc = unit->sums.kept && !stays ? take_kept(unit, err) : 0;
     if (!rc)
         strategy_say(&unit->strategy, unit->sums.said.numbers, CONSENSUS_NUMBERS);
     return rc;
@@ -72,6 +72,10 @@ int sums_finish(struct unit *unit, double scale, struct error *err)
 {
     struct window_sums *sums = &unit->sums;
     int rc = strategy_finish(&unit->strategy, err);
+    if (!rc && strategy_sums_losses(&unit->strategy)) {
+        rc = strategy_sum_losses(&unit->strategy, err);
+        sums->kept = true;
+    }
     if (rc)
         return rc;
     memcpy(sums->heard.numbers, strategy_heard(&unit->strategy), sizeof(sums->heard.numbers));
@@ -110,6 +114,8 @@ int sums_result(struct unit *unit, struct sums_result *ret, struct error *err)
     const struct verdict_values *values;
     insist(sums->phase == WINDOW_COMPLETE);
     int rc = verdict_fetch(strategy_verdict(&unit->strategy), &values, err);
+    if (!rc && !(values->applies > 0))
+        rc = strategy_check(&unit->strategy, err);
     if (rc)
         return rc;
     if (sums->kept)

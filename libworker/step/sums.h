@@ -58,8 +58,8 @@ void sums_add_loss(struct unit *unit, const struct pass_loss *pass);
 /* The forward pass's loss stays on the device until then. */
 void sums_keep_loss(struct unit *unit);
 
-/* In a window's last pass, before its flush. Where other ranks hear it, it waits for kept losses.
- * The device's failure, with err's sentence. */
+/* In a window's last pass, before its flush. Where other ranks hear it from the host, it waits for
+ * kept losses. The device's failure, with err's sentence. */
 int sums_say(struct unit *unit, struct error *err);
 
 /* Wait for the sums, which wk_step multiplies with `scale`. err has the sentence. */
@@ -77,8 +77,8 @@ int sums_limit(struct unit *unit, double most);
  * their factor and the window's loss are finite. */
 int sums_judge(struct unit *unit);
 
-/* What became of them: waits; kept losses are in `heard` then. The device's failure, with err's
- * sentence. */
+/* What became of them: waits; kept losses are in `heard` then. The failure of the device, or of its
+ * collectives: no update was done then. With err's sentence. */
 int sums_result(struct unit *unit, struct sums_result *ret, struct error *err);
 
 /* The first parameter whose sum is not finite, or -1. */

@@ -159,7 +159,10 @@ static int step(struct unit *unit)
         return context_break(ctx, rc);
     rc = update(unit, &result, &err);
     if (rc) {
-        ctx->cut.torn = ctx->cut.is_sharded;
+        if (context_mendable(rc)) /* its sums never came: the update changed nothing */
+            optimizer_take_back(unit->optimizer);
+        else
+            ctx->cut.torn = ctx->cut.is_sharded;
         return context_pass_failed(ctx, rc, &err);
     }
     show_numbers(unit, &result);

@@ -8,6 +8,8 @@
  *
  * Sums are in double, in order. An evaluation reads the running statistics instead: neither sums
  * nor squares are computed then. As torch's, the running variance is of n - 1. */
+#include "libworker/graph/op/batch_norm.h"
+
 #include <math.h>
 
 #include "libworker/graph/op/axis.h"
@@ -17,21 +19,15 @@
 
 enum { X, SUMS, SQUARES, WEIGHT, BIAS, MEAN, VARIANCE, INPUTS };
 
-struct attributes {
-    int dim; /* of channels */
-    float epsilon, momentum;
-    bool variance; /* of running: it is that */
-};
-
 static const struct op_attribute batch_norm_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, dim),
-    OP_ATTRIBUTE(struct attributes, epsilon),
-    OP_ATTRIBUTE(struct attributes, momentum),
-    OP_ATTRIBUTE(struct attributes, variance),
+    OP_ATTRIBUTE(struct batch_norm_attributes, dim),
+    OP_ATTRIBUTE(struct batch_norm_attributes, epsilon),
+    OP_ATTRIBUTE(struct batch_norm_attributes, momentum),
+    OP_ATTRIBUTE(struct batch_norm_attributes, variance),
     {0},
 };
 
-static const struct attributes *attributes_of(const struct node *node)
+static const struct batch_norm_attributes *attributes_of(const struct node *node)
 {
     return node->attributes;
 }
@@ -40,7 +36,7 @@ static const struct attributes *attributes_of(const struct node *node)
 static int rule_channels(const struct op_signature *s, struct error *err)
 {
     char text[TENSOR_TEXT_MAX];
-    const struct attributes *a = s->attributes;
+    const struct batch_norm_attributes *a = s->attributes;
     int rc = rule_values(s, err);
     if (!rc)
         rc = rule_dims(s, X, (int[]){2, WK_TENSOR_DIMS_MAX}, err);
@@ -61,7 +57,7 @@ static void describe_vector(struct op_signature *s, int64_t size)
 
 static int sums_shape(struct op_signature *s, struct error *err)
 {
-    const struct attributes *a = s->attributes;
+    const struct batch_norm_attributes *a = s->attributes;
     int rc = rule_channels(s, err);
     if (!rc)
         describe_vector(s, s->in[X]->shape[a->dim].fixed + 1);
@@ -154,7 +150,7 @@ static double count_of(const struct op_call *call)
 
 static int squares_shape(struct op_signature *s, struct error *err)
 {
-    const struct attributes *a = s->attributes;
+    const struct batch_norm_attributes *a = s->attributes;
     int rc = rule_channels(s, err);
     int64_t channels = rc ? 0 : s->in[X]->shape[a->dim].fixed;
     if (!rc)
@@ -263,7 +259,7 @@ const struct op_row op_batch_norm_squares = {
 
 static int norm_shape(struct op_signature *s, struct error *err)
 {
-    const struct attributes *a = s->attributes;
+    const struct batch_norm_attributes *a = s->attributes;
     int rc = rule_channels(s, err);
     int64_t channels = rc ? 0 : s->in[X]->shape[a->dim].fixed;
     for (int i = SUMS; i < INPUTS && !rc; i++)
@@ -437,7 +433,7 @@ enum { RUNNING, RUNNING_SUMS, RUNNING_SQUARES };
 
 static int running_shape(struct op_signature *s, struct error *err)
 {
-    const struct attributes *a = s->attributes;
+    const struct batch_norm_attributes *a = s->attributes;
     int rc = rule_dims(s, RUNNING, (int[]){1, 1}, err);
     struct dim channels = s->in[RUNNING]->shape[0];
     if (!rc)
@@ -455,7 +451,7 @@ static int running_shape(struct op_signature *s, struct error *err)
 /* Without any samples it stays; a variance of one element is 0. */
 static void running_forward(const struct op_call *call)
 {
-    const struct attributes *a = attributes_of(call->node);
+    const struct batch_norm_attributes *a = attributes_of(call->node);
     const float *running = call->in[RUNNING].data, *sums = call->in[RUNNING_SUMS].data;
     const float *squares = call->in[RUNNING_SQUARES].data;
     int64_t channels = call->out[0].count;
@@ -480,7 +476,8 @@ const struct op_row op_batch_norm_running = {
 /* ---- the call ---- */
 
 /* A node of one of the rows. */
-static struct wk_tensor *add_part(const struct op_row *row, const struct attributes *attributes,
+static struct wk_tensor *add_part(const struct op_row *row,
+                                  const struct batch_norm_attributes *attributes,
                                   struct wk_tensor *const *in, int n_in)
 {
     struct node_request request = {.row = row,
@@ -493,7 +490,7 @@ static struct wk_tensor *add_part(const struct op_row *row, const struct attribu
 }
 
 /* False, with a sentence, if that cannot be. */
-static bool update_running(const struct wk_batch_norm *norm, struct attributes a,
+static bool update_running(const struct wk_batch_norm *norm, struct batch_norm_attributes a,
                            struct wk_tensor *sums, struct wk_tensor *squares)
 {
     struct wk_tensor *buffers[2] = {norm->mean, norm->variance}, *next = NULL;
@@ -520,9 +517,10 @@ struct wk_tensor *wk_op_batch_norm(struct wk_tensor *x, const struct wk_batch_no
 {
     static const struct wk_batch_norm none;
     norm = norm ? norm : &none;
-    struct attributes a = {.dim = norm->channels ? norm->channels : 1,
-                           .epsilon = norm->epsilon > 0 ? (float)norm->epsilon : 1e-5f,
-                           .momentum = norm->momentum > 0 ? (float)norm->momentum : 0.1f};
+    struct batch_norm_attributes a = {.dim = norm->channels ? norm->channels : 1,
+                                      .epsilon = norm->epsilon > 0 ? (float)norm->epsilon : 1e-5f,
+                                      .momentum =
+                                          norm->momentum > 0 ? (float)norm->momentum : 0.1f};
     if (!x || !is_buffer(x, norm->mean, "mean") || !is_buffer(x, norm->variance, "variance"))
         return NULL;
     struct wk_tensor *in[INPUTS] = {[X] = x};

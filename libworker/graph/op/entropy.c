@@ -25,7 +25,7 @@ struct entropy entropy_of(const struct op_call *call, int64_t classes)
     return (struct entropy){
         .kernels = call->pass->kernels,
         .classes = classes,
-        .smoothing = call->pass->trains ? a->smoothing + (float)call->pass->smoothing : 0,
+        .smoothing = entropy_smoothing(call),
         .targets = call->in[call->node->n_in - 1].data,
         .weights = a->weights,
         .dlosses = call->d_out.data,

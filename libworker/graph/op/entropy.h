@@ -23,6 +23,13 @@ struct entropy {
 struct entropy_attributes entropy_attributes_of(const struct wk_cross_entropy_options *options,
                                                 const struct wk_tensor *of, int dim);
 
+/* The model's share and the operation's, in training. */
+static inline float entropy_smoothing(const struct op_call *call)
+{
+    const struct entropy_attributes *a = call->node->attributes;
+    return call->pass->trains ? a->smoothing + (float)call->pass->smoothing : 0;
+}
+
 /* The node's attributes are entropy_attributes, and its last input is targets. */
 struct entropy entropy_of(const struct op_call *call, int64_t classes);
 

@@ -1,6 +1,8 @@
 /* x[samples, channels, …] over groups of channels (Wu and He 2018). A sample's group is a row of
  * the layer norm's kernel, where each channel's weight is repeated over its elements. Inputs: x,
  * weight, bias, which may be NULL. Outputs: the result, mean and rstd [samples, groups]. */
+#include "libworker/graph/op/group_norm.h"
+
 #include <math.h>
 
 #include "libworker/graph/op/cost.h"
@@ -10,15 +12,10 @@
 
 enum { X, WEIGHT, BIAS, MEAN = 1, RSTD = 2 };
 
-struct attributes {
-    int groups;
-    float epsilon;
-};
-
 static int group_shape(struct op_signature *s, struct error *err)
 {
     char text[TENSOR_TEXT_MAX];
-    const struct attributes *a = s->attributes;
+    const struct group_norm_attributes *a = s->attributes;
     const struct wk_tensor *x = s->in[X];
     int rc = rule_values(s, err);
     if (!rc)
@@ -50,7 +47,7 @@ struct groups {
 static struct groups groups_of(const struct op_call *call)
 {
     const struct op_tensor *x = &call->in[X];
-    const struct attributes *a = call->node->attributes;
+    const struct group_norm_attributes *a = call->node->attributes;
     struct groups g = {x->shape[0], a->groups, x->shape[1] / a->groups, 1, 0};
     for (int i = 2; i < x->dims; i++)
         g.each *= x->shape[i];
@@ -89,7 +86,7 @@ static void sum_channels(const struct op_call *call, int input, int64_t group, c
 static struct kernel_norm row_of(const struct op_call *call, int64_t row, const float *weight,
                                  const float *bias)
 {
-    const struct attributes *a = call->node->attributes;
+    const struct group_norm_attributes *a = call->node->attributes;
     return (struct kernel_norm){.rows = 1,
                                 .width = groups_of(call).width,
                                 .epsilon = a->epsilon,
@@ -186,8 +183,8 @@ static void group_cost(const struct op_call *call, bool back, struct op_cost *re
 }
 
 static const struct op_attribute group_norm_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, groups),
-    OP_ATTRIBUTE(struct attributes, epsilon),
+    OP_ATTRIBUTE(struct group_norm_attributes, groups),
+    OP_ATTRIBUTE(struct group_norm_attributes, epsilon),
     {0},
 };
 
@@ -211,7 +208,7 @@ const struct op_row op_group_norm = {
 struct wk_tensor *wk_op_group_norm(struct wk_tensor *x, struct wk_tensor *weight,
                                    struct wk_tensor *bias, int groups, double epsilon)
 {
-    struct attributes attributes = {groups, (float)epsilon};
+    struct group_norm_attributes attributes = {groups, (float)epsilon};
     return graph_add(&(struct node_request){.row = &op_group_norm,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),

@@ -327,7 +327,7 @@ struct trial trial_new(const struct op_case *c, const struct trial_options *opti
     cr_assert_not_null(t.buffers);
     t.options.length = options->length ? options->length : LENGTH;
     t.pass = (struct op_pass){.kernels = options->kernels ? options->kernels : kernel_cpu(),
-                              .device = "cpu",
+                              .device = trial_kernels.device,
                               .trains = !options->evaluates,
                               .samples = options->samples,
                               .first_sample = options->first_sample,
@@ -356,23 +356,20 @@ void trial_free(struct trial *t)
     *t = (struct trial){0};
 }
 
-static void scratch_new(struct trial *t, bool backward)
+bool trial_runs(const struct trial *t)
 {
     const struct op_row *row = t->node->row;
-    size_t bytes = row->scratch_bytes ? row->scratch_bytes(&t->call, backward) : 0;
-    t->call.scratch = buffer_new(t, bytes);
+    return trial_kernels.has(row, false) && (!row->backward || trial_kernels.has(row, true));
 }
 
 static void run(struct trial *t, bool backward)
 {
-    const struct op_row *row = t->node->row;
     t->call.pass = &t->pass;
-    scratch_new(t, backward);
+    if (!trial_kernels.has(t->node->row, backward))
+        return;
+    t->call.scratch = buffer_new(t, trial_kernels.scratch_bytes(&t->call, backward));
     buffers_note(t);
-    if (backward && row->backward)
-        row->backward(&t->call);
-    else if (!backward && row->forward)
-        row->forward(&t->call);
+    trial_kernels.run(&t->call, backward);
     buffers_check(t, backward);
 }
 

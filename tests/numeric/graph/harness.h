@@ -77,6 +77,18 @@ struct trial_options {
     bool evaluates; /* not training */
 };
 
+/* Whose kernels a program's trials run: the program links one of kernels_host.c, which has the
+ * rows' own, and a file like it for another device. */
+struct trial_kernels {
+    const char *device; /* op_pass.device */
+    /* Its tables, which differ in bits, as kernel_cpu_variant; NULL past the last. */
+    const struct kernel_table *(*table)(int i);
+    bool (*has)(const struct op_row *row, bool backward);
+    size_t (*scratch_bytes)(const struct op_call *call, bool backward);
+    void (*run)(const struct op_call *call, bool backward);
+};
+extern const struct trial_kernels trial_kernels;
+
 struct guarded;
 
 struct trial {
@@ -94,6 +106,9 @@ struct trial {
  * low types hold them rounded. */
 struct trial trial_new(const struct op_case *c, const struct trial_options *options);
 void trial_free(struct trial *trial);
+
+/* There is a kernel for it: for the forward pass, and for the backward pass if the row has one. */
+bool trial_runs(const struct trial *trial);
 
 /* Run a kernel. Scratch has the size that the row states and is poisoned before. Expects guards to
  * be whole and whatever is read only to be as it was. */

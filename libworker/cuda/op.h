@@ -1,0 +1,21 @@
+/* An operation's kernels on a GPU. They do what the host's do (graph/op_call.h), and are enqueued
+ * on queue->stream: the functions run on the host, never wait and read no memory of the device.
+ * Where the row of graph/op.h has a kernel, so has the one of its name here.
+ *
+ * An operation is a file, or one of several in a file; its line in op_list.h makes it part of the
+ * module. One thread.
+ */
+#ifndef CUDA_OP_H
+#define CUDA_OP_H
+
+#include "libworker/cuda/cuda.h"
+#include "libworker/graph/op_call.h"
+
+struct cuda_op {
+    const char *name; /* the op_row's */
+    void (*forward)(const struct op_call *call, struct cuda_queue *queue);
+    void (*backward)(const struct op_call *call, struct cuda_queue *queue);
+    size_t (*scratch_bytes)(const struct op_call *call, bool backward); /* NULL: none */
+};
+
+#endif

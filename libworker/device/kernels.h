@@ -1,0 +1,23 @@
+/* Kernels of a device's own. Without them, as on the CPU, launches run their `run`. With them a
+ * launch runs the kernel of its name, with its arguments; one whose name has none fails the
+ * device. So what needs kernels asks for them before it begins. The device's thread.
+ */
+#ifndef DEVICE_KERNELS_H
+#define DEVICE_KERNELS_H
+
+#include "libworker/device/device.h"
+
+struct device_kernel {
+    void (*run)(struct queue *queue, const void *args);
+    size_t (*scratch_bytes)(const void *args); /* what an operation needs meanwhile; NULL: none */
+};
+
+bool device_has_kernels(const struct device *device);
+const struct device_kernel *device_kernel_find(const struct device *device, const char *name);
+
+/* WK_EUNSUPPORTED, with a sentence, if the device has kernels of its own and none of this name.
+ * `kind` is what has the name: "operation". */
+int device_kernel_need(const struct device *device, const char *kind, const char *name,
+                       struct error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/* What a pass enqueues besides copies: the names of its launches, and their arguments. Devices with
+ * kernels of their own find them by name (device/device.h); others run what is here and in the
+ * table of operations. One thread.
+ *
+ *     name            arguments    does
+ *     row->name       op_args      a kernel of an operation (op_call.h)
+ *     GRAPH_CUSTOM    op_args      that of an operation of the program's own
+ *     GRAPH_SUM_LOSS  row_args     *sum += from[0] + from[1] + …, in double
+ *     GRAPH_SEED      row_args     to[i] = seed
+ *     GRAPH_ADD_SEED  row_args     to[i] += seed
+ *     GRAPH_ADD       row_args     to[i] += from[i]
+ *     GRAPH_TOTAL     total_args   *to = the sum of sums[i] * weights[i] / divisors[i]
+ */
+#ifndef GRAPH_LAUNCHES_H
+#define GRAPH_LAUNCHES_H
+
+#include "libworker/device/device.h"
+#include "libworker/graph/op_call.h"
+
+#define GRAPH_CUSTOM   "operation of the program"
+#define GRAPH_SUM_LOSS "sum a loss"
+#define GRAPH_SEED     "begin a gradient"
+#define GRAPH_ADD_SEED "begin more of a gradient"
+#define GRAPH_ADD      "add a gradient"
+#define GRAPH_TOTAL    "total the losses"
+
+struct op_args {
+    struct op_pass pass;
+    struct op_call call; /* its pass and queue are not set: a kernel sets them */
+    bool backward;
+};
+_Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
+
+/* A few floats in a row. */
+struct row_args {
+    const struct kernel_table *kernels;
+    const float *from;
+    float *to;
+    double *sum;
+    int64_t count;
+    float seed;
+};
+
+struct total_args {
+    const double *sums; /* [n] */
+    double *to;
+    int n;
+    double weights[GRAPH_NAMED_MAX], divisors[GRAPH_NAMED_MAX];
+};
+_Static_assert(sizeof(struct total_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
+
+/* The name of the launches of a node's kernels. */
+const char *launch_name_of(const struct node *node);
+
+/* What the host's devices run. */
+void launch_op(struct queue *queue, const void *args);
+void launch_sum_loss(struct queue *queue, const void *args);
+void launch_seed(struct queue *queue, const void *args);
+void launch_add_seed(struct queue *queue, const void *args);
+void launch_add(struct queue *queue, const void *args);
+void launch_total(struct queue *queue, const void *args);
+
+#endif

@@ -1,0 +1,61 @@
+#include "libworker/graph/needs.h"
+
+#include "libworker/device/kernels.h"
+#include "libworker/graph/launches.h"
+#include "libworker/graph/op.h"
+#include "libworker/graph/run.h"
+
+/* Collectives are no launches: their rows say what they need on any device. */
+size_t needs_scratch(const struct plan *plan, const struct launch *launch)
+{
+    const struct device *device = plan->options.device;
+    const struct op_row *row = launch->node->row;
+    struct op_args args = {.backward = launch->backward};
+    if (!device || !device_has_kernels(device) || row->meets) {
+        if (!row->scratch_bytes)
+            return 0;
+        run_describe(plan, launch, &args.call);
+        return row->scratch_bytes(&args.call, launch->backward);
+    }
+    const struct device_kernel *kernel = device_kernel_find(device, launch_name_of(launch->node));
+    if (!kernel || !kernel->scratch_bytes)
+        return 0;
+    run_describe(plan, launch, &args.call);
+    return kernel->scratch_bytes(&args);
+}
+
+static int check_one(const struct device *device, const struct launch *launch, struct error *err)
+{
+    switch (launch->kind) {
+    case LAUNCH_FORWARD:
+    case LAUNCH_BACKWARD:
+        return device_kernel_need(device, "operation", launch_name_of(launch->node), err);
+    case LAUNCH_LOSS:
+        return device_kernel_need(device, "launch", GRAPH_SUM_LOSS, err);
+    case LAUNCH_SEED:
+        return device_kernel_need(device, "launch", launch->add ? GRAPH_ADD_SEED : GRAPH_SEED, err);
+    case LAUNCH_ADD:
+        return device_kernel_need(device, "launch", GRAPH_ADD, err);
+    case LAUNCH_MEET:
+        return launch->add ? device_kernel_need(device, "launch", GRAPH_ADD, err) : 0;
+    case LAUNCH_COPY:
+    case LAUNCH_UPDATE:
+    case LAUNCH_ENTER:
+    case LAUNCH_LEAVE:
+    case LAUNCH_READY:
+        return 0;
+    }
+    return 0;
+}
+
+int needs_check(const struct plan *plan, struct error *err)
+{
+    const struct device *device = plan->options.device;
+    if (!device || !device_has_kernels(device))
+        return 0;
+    int rc =
+        plan->options.trace.trains ? device_kernel_need(device, "launch", GRAPH_TOTAL, err) : 0;
+    for (int i = 0; i < plan->n_launches && !rc; i++)
+        rc = check_one(device, &plan->launches[i], err);
+    return rc;
+}

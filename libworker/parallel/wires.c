@@ -1,0 +1,444 @@
+#include "libworker/parallel/wires.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <worker/error.h>
+
+#include "common/base/assert.h"
+#include "libworker/parallel/rank_sums.h"
+#include "libworker/parallel/wires_watch.h"
+
+enum {
+    PIECE_ALIGN = 16, /* elements: pieces begin on cache lines */
+    POLL_US = 500,
+};
+
+struct scratch {
+    void *at;
+    size_t bytes;
+    struct scratch *smaller; /* earlier ones, which work that has not ended may use */
+};
+
+struct wires {
+    struct device *device;
+    struct queue *line; /* all collectives run on it */
+    struct wires_options options;
+    const struct wire_ops *ops; /* NULL: several ranks have none */
+    bool unusable;              /* one was opened, and did not work */
+    bool remarked;              /* that the ranks' differ */
+    struct scratch *scratch;
+    void *stop; /* pinned: the word of the watch */
+    struct wires_watch watch;
+    struct watched list[WIRES_MAX]; /* wire NULL: of a single rank */
+    int n;
+};
+
+int wires_new(struct queue *queue, const struct wires_options *options, struct wires **ret,
+              struct error *err)
+{
+    struct device *device = queue_device(queue);
+    *ret = NULL;
+    if (device_host_reads(device))
+        return 0;
+    struct wires *wires = calloc(1, sizeof(*wires));
+    if (!wires)
+        return error_set(err, WK_ENOMEM, "no memory for a device's collectives");
+    wires->device = device;
+    wires->options = *options;
+    wires->ops = options->off ? NULL : device_wires(device);
+    int rc = queue_new(device, &wires->line, err);
+    if (!rc)
+        rc = device_pinned_new(device, sizeof(_Atomic int), &wires->stop, err);
+    if (rc) {
+        wires_free(wires);
+        return rc;
+    }
+    atomic_init((_Atomic int *)wires->stop, 0);
+    wires->watch =
+        (struct wires_watch){.ops = wires->ops, .options = &wires->options, .stop = wires->stop};
+    *ret = wires;
+    return 0;
+}
+
+void wires_free(struct wires *wires)
+{
+    if (!wires)
+        return;
+    insist(!wires->n);
+    if (wires->line)
+        (void)queue_finish(wires->line, NULL);
+    while (wires->scratch) {
+        struct scratch *scratch = wires->scratch;
+        wires->scratch = scratch->smaller;
+        device_memory_free(wires->device, scratch->at, scratch->bytes);
+        free(scratch);
+    }
+    device_pinned_free(wires->device, wires->stop, sizeof(_Atomic int));
+    queue_free(wires->line);
+    free(wires);
+}
+
+static void remark(struct wires *wires, const char *sentence)
+{
+    if (wires->options.remark)
+        wires->options.remark(wires->options.arg, sentence);
+}
+
+/* rc, with the communicator's sentence; 0 stays. */
+static int outcome(struct wk_comm *comm, int rc, struct error *err)
+{
+    if (rc)
+        (void)error_set(err, rc, "%s", wk_comm_error(comm));
+    return rc;
+}
+
+/* What a rank's device has; empty: nothing. */
+struct version {
+    char text[WIRE_VERSION_BYTES];
+};
+
+static void find(struct wires *wires, struct version *ret)
+{
+    struct error why = {0};
+    *ret = (struct version){0};
+    if (wires->ops && !wires->unusable && wires->ops->find(wires->device, ret->text, &why)) {
+        *ret = (struct version){0};
+        wires->unusable = true;
+        remark(wires, why.text);
+    }
+}
+
+/* Whether all ranks have the same. */
+static int compare(struct wires *wires, struct wk_comm *comm, bool *ret_alike, struct error *err)
+{
+    int world = wk_comm_world(comm);
+    struct version own, *all = calloc((size_t)world, sizeof(*all));
+    find(wires, &own);
+    if (!all)
+        return error_set(err, WK_ENOMEM, "no memory to compare %d devices", world);
+    int rc = wk_all_gather(comm, &own, all, sizeof(own), WK_U8, NULL);
+    bool alike = *own.text;
+    for (int rank = 0; rank < world && !rc; rank++)
+        alike = alike && memcmp(&all[rank], &own, sizeof(own)) == 0;
+    free(all);
+    if (!rc && *own.text && !alike && !wires->remarked) {
+        remark(wires, "the ranks' devices have different collectives, or some have none: data "
+                      "between the ranks passes through the hosts");
+        wires->remarked = true;
+    }
+    *ret_alike = alike;
+    return outcome(comm, rc, err);
+}
+
+/* Rank 0's id on every rank. A rank 0 without one sends its code. */
+struct offer {
+    int32_t code;
+    unsigned char id[WIRE_ID_BYTES];
+};
+
+static int share_id(struct wires *wires, struct wk_comm *comm, struct offer *ret, struct error *err)
+{
+    struct error why = {0};
+    *ret = (struct offer){0};
+    if (wk_comm_rank(comm) == 0)
+        ret->code = wires->ops->id(wires->device, ret->id, &why);
+    if (*why.text)
+        remark(wires, why.text);
+    int rc = wk_broadcast(comm, ret, sizeof(*ret), WK_U8, 0, NULL);
+    return outcome(comm, rc, err);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Wait for it to work, for the communicator's failure (*ret_lost), or the deadline. */
+static int await(struct wires *wires, const struct watched *w, int *ret_lost, struct error *why)
+{
+    const struct timespec pause = {.tv_nsec = POLL_US * 1000L};
+    int64_t until_ms = now_ms() + wires->options.open_ms;
+    int rc = wires->ops->ready(w->wire, why);
+    while (rc == WIRE_PENDING && !(*ret_lost = watch_look(w->comm))) {
+        if (now_ms() > until_ms)
+            return error_set(why, WK_ETIMEOUT,
+                             "the ranks' devices did not connect in %lld ms: data between the "
+                             "ranks passes through the hosts",
+                             (long long)wires->options.open_ms);
+        (void)nanosleep(&pause, NULL);
+        rc = wires->ops->ready(w->wire, why);
+    }
+    return *ret_lost ? *ret_lost : rc;
+}
+
+/* This rank's part of an opening: its wire, or NULL with a reason. */
+static void open_own(struct wires *wires, struct watched *w, const struct offer *offer,
+                     int *ret_lost, struct error *why)
+{
+    const struct wire_place place = {offer->id, wk_comm_rank(w->comm), wk_comm_world(w->comm)};
+    struct device_wire *wire = NULL;
+    if (offer->code || wires->ops->open(wires->device, &place, &wire, why))
+        return;
+    w->wire = wire;
+    if (!await(wires, w, ret_lost, why))
+        return;
+    watch_abort(&wires->watch, &wire, 1);
+    wires->ops->close(wire);
+    w->wire = NULL;
+}
+
+/* Every rank has a wire, or none keeps its own. */
+static int agree(struct wires *wires, struct watched *w, struct error *err)
+{
+    int32_t works = w->wire ? 1 : 0;
+    int rc = outcome(w->comm, wk_all_reduce(w->comm, &works, 1, WK_I32, WK_MIN, NULL), err);
+    if (!rc && works)
+        rc = watch_add(&wires->watch, w, err);
+    if (!rc && works)
+        return 0;
+    if (w->wire) {
+        watch_abort(&wires->watch, &w->wire, 1);
+        wires->ops->close(w->wire);
+    }
+    wires->unusable = true;
+    w->wire = NULL;
+    return rc;
+}
+
+int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
+{
+    struct watched w = {.comm = comm};
+    struct offer offer;
+    struct error why = {0};
+    bool alike = false;
+    int lost = 0, rc = 0;
+    if (!wires || wires_have(wires, comm))
+        return 0;
+    if (wk_comm_world(comm) > 1) {
+        rc = compare(wires, comm, &alike, err);
+        if (rc || !alike)
+            return rc;
+        rc = share_id(wires, comm, &offer, err);
+        if (rc)
+            return rc;
+        open_own(wires, &w, &offer, &lost, &why);
+        if (lost)
+            return outcome(comm, lost, err);
+        if (*why.text)
+            remark(wires, why.text);
+        rc = agree(wires, &w, err);
+        if (rc || !w.wire)
+            return rc;
+    }
+    insist(wires->n < WIRES_MAX);
+    wires->list[wires->n++] = w;
+    return 0;
+}
+
+static const struct watched *wire_of(const struct wires *wires, const struct wk_comm *comm)
+{
+    for (int i = 0; wires && i < wires->n; i++)
+        if (wires->list[i].comm == comm)
+            return &wires->list[i];
+    return NULL;
+}
+
+bool wires_have(const struct wires *wires, const struct wk_comm *comm)
+{
+    return wire_of(wires, comm);
+}
+
+struct queue *wires_queue(const struct wires *wires)
+{
+    return wires->line;
+}
+
+int wires_failure(const struct wires *wires)
+{
+    return wires ? atomic_load(&wires->watch.failure) : 0;
+}
+
+/* Of those that the watch no longer looks at. What works ends, and its ranks close together. */
+static void close_some(struct wires *wires, const struct watched *some, int n)
+{
+    struct device_wire *open[WIRES_MAX] = {0};
+    int n_open = 0;
+    for (int i = 0; i < n; i++)
+        if (some[i].wire)
+            open[n_open++] = some[i].wire;
+    if (wires_failure(wires))
+        watch_abort(&wires->watch, open, n_open);
+    for (int i = 0; i < n_open; i++)
+        wires->ops->close(open[i]);
+}
+
+void wires_close(struct wires *wires, const struct wk_comm *comm)
+{
+    for (int i = 0; wires && i < wires->n; i++) {
+        struct watched closed = wires->list[i];
+        if (closed.comm != comm)
+            continue;
+        (void)queue_finish(wires->line, NULL);
+        watch_remove(&wires->watch, comm);
+        wires->list[i] = wires->list[--wires->n];
+        close_some(wires, &closed, 1);
+        return;
+    }
+}
+
+void wires_leave(struct wires *wires)
+{
+    if (!wires || !wires->n)
+        return;
+    (void)queue_finish(wires->line, NULL);
+    watch_end(&wires->watch);
+    close_some(wires, wires->list, wires->n);
+    wires->n = 0;
+    atomic_store(&wires->watch.failure, 0);
+}
+
+void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes)
+{
+    const struct watched *w = wire_of(wires, comm);
+    if (w && w->wire && wires->ops->enroll)
+        wires->ops->enroll(w->wire, at, bytes);
+}
+
+void wires_note_stop(const struct wires *wires, struct queue *queue, double *finite)
+{
+    if (wires && wires->watch.runs)
+        note_stop(queue, &(struct note_stop_args){wires->stop, finite});
+}
+
+/* Memory for the rows of other ranks. One piece serves all calls, since they run in order. */
+static int reserve(struct wires *wires, size_t bytes, void **ret, struct error *err)
+{
+    if (!wires->scratch || wires->scratch->bytes < bytes) {
+        struct scratch *scratch = calloc(1, sizeof(*scratch));
+        if (!scratch)
+            return error_set(err, WK_ENOMEM, "no memory for the rows of other ranks");
+        int rc = device_memory_new(wires->device, bytes, &scratch->at, err);
+        if (rc) {
+            free(scratch);
+            return rc;
+        }
+        scratch->bytes = bytes;
+        scratch->smaller = wires->scratch;
+        wires->scratch = scratch;
+    }
+    *ret = wires->scratch->at;
+    return 0;
+}
+
+static int pass(struct wires *wires, const struct watched *w, const struct wire_message *message,
+                struct error *err)
+{
+    if (!message->count)
+        return 0;
+    return wires->ops->enqueue(w->wire, wires->line, message, err);
+}
+
+/* Rows [world, count] of the ranks into memory of their own, and their sum to `out`. */
+static int sum_rows(struct wires *wires, const struct watched *w, const struct wires_call *call,
+                    const struct wire_message *rows, void *out, struct error *err)
+{
+    int world = wk_comm_world(w->comm);
+    struct wire_message message = *rows;
+    if (!rows->count)
+        return 0;
+    int rc =
+        reserve(wires, (size_t)world * rows->count * wk_dtype_bytes(rows->type), &message.out, err);
+    if (!rc)
+        rc = pass(wires, w, &message, err);
+    if (!rc)
+        rank_sums(wires->line,
+                  &(struct rank_sums_args){message.out, out, rows->count, world, call->type,
+                                           call->out_type, call->as_float});
+    return rc;
+}
+
+/* Equal pieces are summed by one rank each; the rest, a few elements, by every rank. */
+static int sum_in_order(struct wires *wires, const struct watched *w, const struct wires_call *call,
+                        struct error *err)
+{
+    size_t world = (size_t)wk_comm_world(w->comm), rank = (size_t)wk_comm_rank(w->comm);
+    size_t piece = call->count / world / PIECE_ALIGN * PIECE_ALIGN, whole = piece * world;
+    size_t in_size = wk_dtype_bytes(call->type), out_size = wk_dtype_bytes(call->out_type);
+    char *out = call->out, *own = out + rank * piece * out_size;
+    const char *in = call->in;
+    const struct wire_message pieces = {WIRE_EXCHANGE, in, NULL, piece, call->type, 0};
+    const struct wire_message rest = {WIRE_GATHER,         in + whole * in_size, NULL,
+                                      call->count - whole, call->type,           0};
+    const struct wire_message sums = {WIRE_GATHER, own, out, piece, call->out_type, 0};
+    int rc = sum_rows(wires, w, call, &pieces, own, err);
+    if (!rc)
+        rc = sum_rows(wires, w, call, &rest, out + whole * out_size, err);
+    if (rc)
+        return rc;
+    return pass(wires, w, &sums, err);
+}
+
+static bool is_narrow(enum wk_dtype type)
+{
+    return type == WK_F16 || type == WK_BF16;
+}
+
+/* Sums that the device may make: of integers, exactly; of floats, where that was set. Sums of
+ * narrow types would be rounded on their way. */
+static bool device_sums(const struct wires *wires, const struct wires_call *call)
+{
+    if (call->type == WK_F32)
+        return wires->options.fast && call->out_type == WK_F32;
+    return call->type != WK_F64 && !is_narrow(call->type);
+}
+
+static int sum(struct wires *wires, const struct watched *w, const struct wires_call *call,
+               struct error *err)
+{
+    const struct wire_message message = {call->op,    call->in,   call->out,
+                                         call->count, call->type, call->root};
+    const struct wire_message rows = {WIRE_EXCHANGE, call->in, NULL, call->count, call->type, 0};
+    if (device_sums(wires, call))
+        return pass(wires, w, &message, err);
+    return call->op == WIRE_SUM ? sum_in_order(wires, w, call, err)
+                                : sum_rows(wires, w, call, &rows, call->out, err);
+}
+
+static bool is_sum(const struct wires_call *call)
+{
+    return call->op == WIRE_SUM || call->op == WIRE_SCATTER;
+}
+
+/* The collective of a single rank. */
+static void copy_alone(struct wires *wires, const struct wires_call *call)
+{
+    if (is_sum(call) && call->out_type != call->type)
+        rank_sums(wires->line, &(struct rank_sums_args){call->in, call->out, call->count, 1,
+                                                        call->type, call->out_type, false});
+    else if (call->in != call->out)
+        queue_copy(wires->line, call->out, call->in, call->count * wk_dtype_bytes(call->type));
+}
+
+int wires_enqueue(struct wires *wires, const struct wires_call *call, struct error *err)
+{
+    const struct watched *w = wire_of(wires, call->comm);
+    const struct wire_message message = {call->op,    call->in,   call->out,
+                                         call->count, call->type, call->root};
+    int rc = wires_failure(wires);
+    insist(w);
+    if (rc)
+        return outcome(call->comm, rc, err);
+    if (!call->count)
+        return 0;
+    if (!w->wire)
+        copy_alone(wires, call);
+    else
+        rc = is_sum(call) ? sum(wires, w, call, err) : pass(wires, w, &message, err);
+    if (rc)
+        return rc;
+    return device_failure(wires->device, err);
+}
