@@ -1,14 +1,11 @@
 /* Tensors side by side along one dimension. */
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/move.h"
-
-struct concat {
-    int dim;
-};
 
 /* Copy each part to its place in the result, or each part's gradient from there. */
 static void concat_each(const struct op_call *call, bool backward)
 {
-    const struct concat *concat = call->node->attributes;
+    const struct concat_attributes *concat = call->node->attributes;
     int64_t outer = move_outer(&call->out[0], concat->dim);
     int64_t inner = move_inner(&call->out[0], concat->dim);
     int64_t apart = call->out[0].shape[concat->dim] * inner, skip = 0;
@@ -54,7 +51,7 @@ static int part_check(const struct op_signature *s, int i, int dim, struct error
 
 static int concat_shape(struct op_signature *s, struct error *err)
 {
-    const struct concat *concat = s->attributes;
+    const struct concat_attributes *concat = s->attributes;
     struct dim sum = {0};
     int rc = rule_dimension(s, concat->dim, err);
     for (int i = 0; i < s->n_in && !rc; i++) {
@@ -71,7 +68,7 @@ static int concat_shape(struct op_signature *s, struct error *err)
 }
 
 static const struct op_attribute concat_attributes[] = {
-    OP_ATTRIBUTE(struct concat, dim),
+    OP_ATTRIBUTE(struct concat_attributes, dim),
     {0},
 };
 
@@ -91,7 +88,7 @@ const struct op_row op_concat = {
 
 struct wk_tensor *wk_op_concat(struct wk_tensor *const *parts, int n, int dim)
 {
-    struct concat concat = {dim};
+    struct concat_attributes concat = {dim};
     struct node_request request = {
         .row = &op_concat, .attributes = &concat, .attributes_bytes = sizeof(concat), .n_in = n};
     int read = n > NODE_INPUTS_MAX ? 1 : n; /* too many are refused by the graph of the first */

@@ -6,12 +6,9 @@
 #include <worker/error.h>
 
 #include "libworker/graph/element.h"
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/tile.h"
-
-struct convert {
-    enum wk_dtype type;
-};
 
 static void to_f32(const struct op_tensor *from, int64_t first, float *to, int64_t n)
 {
@@ -51,7 +48,7 @@ static bool is_float(enum wk_dtype type)
 
 static int convert_shape(struct op_signature *s, struct error *err)
 {
-    const struct convert *convert = s->attributes;
+    const struct convert_attributes *convert = s->attributes;
     const char *from = wk_dtype_name(s->in[0]->type), *to = wk_dtype_name(convert->type);
     if (convert->type != WK_F32 && convert->type != WK_I32)
         return error_set(err, WK_EINVAL, "%s to %s; it makes f32 or i32", from, to);
@@ -67,7 +64,8 @@ static void convert_cost(const struct op_call *call, bool backward, struct op_co
     cost_elements(call, backward, 1, ret);
 }
 
-static const struct op_attribute convert_attributes[] = {OP_ATTRIBUTE(struct convert, type), {0}};
+static const struct op_attribute convert_attributes[] = {
+    OP_ATTRIBUTE(struct convert_attributes, type), {0}};
 
 const struct op_row op_convert = {
     .name = "convert",
@@ -95,7 +93,7 @@ static struct wk_tensor *converted_already(const struct wk_tensor *x, enum wk_dt
 
 struct wk_tensor *wk_op_convert(struct wk_tensor *x, enum wk_dtype type)
 {
-    struct convert convert = {type};
+    struct convert_attributes convert = {type};
     struct wk_tensor *found = x && x->type == type ? x : NULL;
     if (x && !found && !x->graph->error.code)
         found = converted_already(x, type);

@@ -1,18 +1,15 @@
 /* Dropout (Srivastava et al. 2014) by keyed noise: backward draws the same choice again, so nothing
  * is kept. Samples are the outermost factor of a tensor's memory: a sample's elements lie together.
  */
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 #include "libworker/nn/random.h"
 
-struct dropout {
-    double share; /* below 0: the model's */
-};
-
 static double share_of(const struct op_call *call)
 {
-    const struct dropout *dropout = call->node->attributes;
+    const struct dropout_attributes *dropout = call->node->attributes;
     double share = dropout->share < 0 ? call->pass->dropout : dropout->share;
     return call->pass->trains ? share : 0;
 }
@@ -59,7 +56,7 @@ static void dropout_backward(const struct op_call *call)
 
 static bool dropout_drops(const struct node *node, bool model)
 {
-    const struct dropout *dropout = node->attributes;
+    const struct dropout_attributes *dropout = node->attributes;
     return dropout->share < 0 ? model : dropout->share > 0;
 }
 
@@ -70,7 +67,7 @@ static void dropout_cost(const struct op_call *call, bool backward, struct op_co
 
 static int dropout_shape(struct op_signature *s, struct error *err)
 {
-    const struct dropout *dropout = s->attributes;
+    const struct dropout_attributes *dropout = s->attributes;
     const struct wk_tensor *x = s->in[0];
     char text[TENSOR_TEXT_MAX];
     int rc = rule_values(s, err);
@@ -85,7 +82,7 @@ static int dropout_shape(struct op_signature *s, struct error *err)
 }
 
 static const struct op_attribute dropout_attributes[] = {
-    OP_ATTRIBUTE(struct dropout, share),
+    OP_ATTRIBUTE(struct dropout_attributes, share),
     {0},
 };
 
@@ -107,7 +104,7 @@ const struct op_row op_dropout = {
 
 struct wk_tensor *wk_op_dropout(struct wk_tensor *x, double share)
 {
-    struct dropout dropout = {share};
+    struct dropout_attributes dropout = {share};
     return graph_add(&(struct node_request){.row = &op_dropout,
                                             .attributes = &dropout,
                                             .attributes_bytes = sizeof(dropout),

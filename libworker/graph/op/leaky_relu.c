@@ -2,15 +2,12 @@
  * backward keeps. NaN stays NaN. */
 #include <math.h>
 
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/unary.h"
-
-struct leaky_relu {
-    double slope;
-};
 
 static float slope_of(const struct op_call *call)
 {
-    const struct leaky_relu *leaky_relu = call->node->attributes;
+    const struct leaky_relu_attributes *leaky_relu = call->node->attributes;
     return (float)leaky_relu->slope;
 }
 
@@ -45,7 +42,7 @@ static void leaky_relu_cost(const struct op_call *call, bool backward, struct op
 
 static int leaky_relu_shape(struct op_signature *s, struct error *err)
 {
-    const struct leaky_relu *leaky_relu = s->attributes;
+    const struct leaky_relu_attributes *leaky_relu = s->attributes;
     float slope = (float)leaky_relu->slope;
     if (!(slope > 0) || !isfinite(slope))
         return error_set(err, WK_EINVAL, "a slope of %g; it takes a finite f32 above 0",
@@ -53,8 +50,8 @@ static int leaky_relu_shape(struct op_signature *s, struct error *err)
     return unary_shape(s, err);
 }
 
-static const struct op_attribute leaky_relu_attributes[] = {OP_ATTRIBUTE(struct leaky_relu, slope),
-                                                            {0}};
+static const struct op_attribute leaky_relu_attributes[] = {
+    OP_ATTRIBUTE(struct leaky_relu_attributes, slope), {0}};
 
 const struct op_row op_leaky_relu = {
     .name = "leaky_relu",
@@ -74,7 +71,7 @@ const struct op_row op_leaky_relu = {
 
 struct wk_tensor *wk_op_leaky_relu(struct wk_tensor *x, double slope)
 {
-    struct leaky_relu leaky_relu = {slope};
+    struct leaky_relu_attributes leaky_relu = {slope};
     return graph_add(&(struct node_request){.row = &op_leaky_relu,
                                             .attributes = &leaky_relu,
                                             .attributes_bytes = sizeof(leaky_relu),

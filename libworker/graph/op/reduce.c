@@ -3,21 +3,17 @@
  * larger than everything. */
 #include <math.h>
 
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/axis.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
-struct reduce {
-    enum wk_reduce kind;
-    int dim;
-};
-
 struct extent {
     int64_t outer, n, inner;
 };
 
-static const struct reduce *reduce_of(const struct node *node)
+static const struct reduce_attributes *reduce_of(const struct node *node)
 {
     return node->attributes;
 }
@@ -152,7 +148,7 @@ static void reduce_cost(const struct op_call *call, bool backward, struct op_cos
 
 static int reduce_shape(struct op_signature *s, struct error *err)
 {
-    const struct reduce *reduce = s->attributes;
+    const struct reduce_attributes *reduce = s->attributes;
     int rc = rule_values(s, err);
     if (!rc)
         rc = rule_dimension(s, reduce->dim, err);
@@ -171,8 +167,8 @@ static int reduce_shape(struct op_signature *s, struct error *err)
 }
 
 static const struct op_attribute reduce_attributes[] = {
-    OP_ATTRIBUTE(struct reduce, kind),
-    OP_ATTRIBUTE(struct reduce, dim),
+    OP_ATTRIBUTE(struct reduce_attributes, kind),
+    OP_ATTRIBUTE(struct reduce_attributes, dim),
     {0},
 };
 
@@ -192,7 +188,7 @@ const struct op_row op_reduce = {
 
 struct wk_tensor *wk_op_reduce(struct wk_tensor *x, enum wk_reduce kind, int dim)
 {
-    struct reduce reduce = {kind, dim};
+    struct reduce_attributes reduce = {kind, dim};
     return graph_add(&(struct node_request){.row = &op_reduce,
                                             .attributes = &reduce,
                                             .attributes_bytes = sizeof(reduce),

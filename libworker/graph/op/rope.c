@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rope_scale.h"
 #include "libworker/graph/op/starts.h"
@@ -11,17 +12,10 @@
 
 enum { X, STARTS, ANGLES = 1 };
 
-struct attributes {
-    int heads;
-    int64_t size;
-    double theta;
-    struct wk_rope_scaling scaling;
-};
-
 static int rope_shape(struct op_signature *s, struct error *err)
 {
     char text[TENSOR_TEXT_MAX];
-    const struct attributes *a = s->attributes;
+    const struct rope_attributes *a = s->attributes;
     const struct wk_tensor *x = s->in[X];
     int rc = rule_value(s, X, err);
     if (!rc)
@@ -49,7 +43,8 @@ static int rope_shape(struct op_signature *s, struct error *err)
 }
 
 /* The angles of positions from `past` on. */
-static void fill_angles(const struct op_tensor *angles, const struct attributes *a, int64_t past)
+static void fill_angles(const struct op_tensor *angles, const struct rope_attributes *a,
+                        int64_t past)
 {
     int64_t half = a->size / 2, length = angles->shape[0];
     float *cosines = angles->data, *sines = cosines + length * half;
@@ -67,7 +62,7 @@ static void fill_angles(const struct op_tensor *angles, const struct attributes 
 /* For rows that begin at position `first`. */
 static struct kernel_rope rope_of(const struct op_call *call, int64_t first, bool back)
 {
-    const struct attributes *a = call->node->attributes;
+    const struct rope_attributes *a = call->node->attributes;
     int64_t half = a->size / 2, length = call->in[X].shape[1];
     const float *cosines = call->out[ANGLES].data;
     return (struct kernel_rope){.length = length,
@@ -132,7 +127,7 @@ static size_t scratch_bytes(const struct op_call *call, bool back)
 
 static void rope_cost(const struct op_call *call, bool back, struct op_cost *ret)
 {
-    const struct attributes *a = call->node->attributes;
+    const struct rope_attributes *a = call->node->attributes;
     double rows = (double)(call->in[X].shape[0] * call->in[X].shape[1]);
     *ret = (struct op_cost){.flop = rows * 3 * (double)(a->heads * a->size),
                             .bytes = cost_bytes(call, back)};
@@ -140,13 +135,13 @@ static void rope_cost(const struct op_call *call, bool back, struct op_cost *ret
 
 #define SCALING(field, type)                                                                       \
     {                                                                                              \
-#field, offsetof(struct attributes, scaling.field), type                                   \
+#field, offsetof(struct rope_attributes, scaling.field), type                              \
     }
 
 static const struct op_attribute rope_attributes[] = {
-    OP_ATTRIBUTE(struct attributes, heads),
-    OP_ATTRIBUTE(struct attributes, size),
-    OP_ATTRIBUTE(struct attributes, theta),
+    OP_ATTRIBUTE(struct rope_attributes, heads),
+    OP_ATTRIBUTE(struct rope_attributes, size),
+    OP_ATTRIBUTE(struct rope_attributes, theta),
     SCALING(type, ATTRIBUTE_UNSIGNED),
     SCALING(factor, ATTRIBUTE_DOUBLE),
     SCALING(original_context, ATTRIBUTE_DOUBLE),
@@ -180,8 +175,8 @@ const struct op_row op_rope = {
 
 struct wk_tensor *wk_op_rope(struct wk_tensor *x, const struct wk_rope_options *options)
 {
-    struct attributes attributes = {options->heads, options->size, options->theta,
-                                    options->scaling};
+    struct rope_attributes attributes = {options->heads, options->size, options->theta,
+                                         options->scaling};
     return graph_add(&(struct node_request){.row = &op_rope,
                                             .attributes = &attributes,
                                             .attributes_bytes = sizeof(attributes),

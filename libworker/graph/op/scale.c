@@ -1,15 +1,12 @@
 /* x times a number. */
 #include <math.h>
 
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/unary.h"
-
-struct scale {
-    double factor;
-};
 
 static float factor_of(const struct op_call *call)
 {
-    const struct scale *scale = call->node->attributes;
+    const struct scale_attributes *scale = call->node->attributes;
     return (float)scale->factor;
 }
 
@@ -42,14 +39,14 @@ static void scale_cost(const struct op_call *call, bool backward, struct op_cost
 
 static int scale_shape(struct op_signature *s, struct error *err)
 {
-    const struct scale *scale = s->attributes;
+    const struct scale_attributes *scale = s->attributes;
     if (!isfinite((float)scale->factor))
         return error_set(err, WK_EINVAL, "a factor of %g; it takes a finite f32", scale->factor);
     return unary_shape(s, err);
 }
 
 static const struct op_attribute scale_attributes[] = {
-    OP_ATTRIBUTE(struct scale, factor),
+    OP_ATTRIBUTE(struct scale_attributes, factor),
     {0},
 };
 
@@ -70,7 +67,7 @@ const struct op_row op_scale = {
 
 struct wk_tensor *wk_op_scale(struct wk_tensor *x, double factor)
 {
-    struct scale scale = {factor};
+    struct scale_attributes scale = {factor};
     return graph_add(&(struct node_request){.row = &op_scale,
                                             .attributes = &scale,
                                             .attributes_bytes = sizeof(scale),

@@ -1,10 +1,6 @@
 /* Some elements of one dimension. */
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/move.h"
-
-struct slice {
-    int dim;
-    int64_t first, count;
-};
 
 /* Spans of a slice: `outer` times `span` elements, `apart` in x and from `skip` on. */
 struct spans {
@@ -13,7 +9,7 @@ struct spans {
 
 static struct spans spans_of(const struct op_call *call)
 {
-    const struct slice *slice = call->node->attributes;
+    const struct slice_attributes *slice = call->node->attributes;
     const struct op_tensor *x = &call->in[0];
     int64_t inner = move_inner(x, slice->dim);
     return (struct spans){.outer = move_outer(x, slice->dim),
@@ -41,7 +37,7 @@ static void slice_backward(const struct op_call *call)
 
 static int slice_shape(struct op_signature *s, struct error *err)
 {
-    const struct slice *slice = s->attributes;
+    const struct slice_attributes *slice = s->attributes;
     const struct wk_tensor *x = s->in[0];
     char text[TENSOR_TEXT_MAX];
     int rc = rule_dimension(s, slice->dim, err);
@@ -62,9 +58,9 @@ static int slice_shape(struct op_signature *s, struct error *err)
 }
 
 static const struct op_attribute slice_attributes[] = {
-    OP_ATTRIBUTE(struct slice, dim),
-    OP_ATTRIBUTE(struct slice, first),
-    OP_ATTRIBUTE(struct slice, count),
+    OP_ATTRIBUTE(struct slice_attributes, dim),
+    OP_ATTRIBUTE(struct slice_attributes, first),
+    OP_ATTRIBUTE(struct slice_attributes, count),
     {0},
 };
 
@@ -84,7 +80,7 @@ const struct op_row op_slice = {
 
 struct wk_tensor *wk_op_slice(struct wk_tensor *x, int dim, int64_t first, int64_t count)
 {
-    struct slice slice = {dim, first, count};
+    struct slice_attributes slice = {dim, first, count};
     return graph_add(&(struct node_request){.row = &op_slice,
                                             .attributes = &slice,
                                             .attributes_bytes = sizeof(slice),

@@ -1,13 +1,10 @@
 /* Dimensions in another order. Dimensions that stay together are moved as one. Where the innermost
  * is the same in both, it is copied in spans. Otherwise the innermost of both are a matrix, which
  * is transposed in blocks: neither side is read or written across cache lines. */
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/move.h"
 
 enum { BLOCK = 32 };
-
-struct transpose {
-    int order[WK_TENSOR_DIMS_MAX];
-};
 
 /* The result's dimensions from the outermost on, with the stride of each in the input. */
 struct turn {
@@ -49,7 +46,7 @@ static void strides_of(const int64_t *shape, int dims, int64_t ret_stride[WK_TEN
 
 static struct turn turn_of(const struct op_call *call, bool backward)
 {
-    const struct transpose *transpose = call->node->attributes;
+    const struct transpose_attributes *transpose = call->node->attributes;
     const struct op_tensor *in = &call->in[0], *out = &call->out[0];
     struct turn t = {0};
     int64_t stride[WK_TENSOR_DIMS_MAX];
@@ -201,7 +198,7 @@ static void transpose_backward(const struct op_call *call)
 
 static int transpose_shape(struct op_signature *s, struct error *err)
 {
-    const struct transpose *transpose = s->attributes;
+    const struct transpose_attributes *transpose = s->attributes;
     const struct wk_tensor *x = s->in[0];
     char text[TENSOR_TEXT_MAX];
     unsigned seen = 0;
@@ -222,12 +219,12 @@ static int transpose_shape(struct op_signature *s, struct error *err)
 }
 
 static const struct op_attribute transpose_attributes[] = {
-    OP_ATTRIBUTE(struct transpose, order[0]),
-    OP_ATTRIBUTE(struct transpose, order[1]),
-    OP_ATTRIBUTE(struct transpose, order[2]),
-    OP_ATTRIBUTE(struct transpose, order[3]),
-    OP_ATTRIBUTE(struct transpose, order[4]),
-    OP_ATTRIBUTE(struct transpose, order[5]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[0]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[1]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[2]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[3]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[4]),
+    OP_ATTRIBUTE(struct transpose_attributes, order[5]),
     {0},
 };
 
@@ -247,7 +244,7 @@ const struct op_row op_transpose = {
 
 struct wk_tensor *wk_op_transpose(struct wk_tensor *x, struct wk_shape order)
 {
-    struct transpose transpose;
+    struct transpose_attributes transpose;
     for (int i = 0; i < WK_TENSOR_DIMS_MAX; i++) {
         bool fits = i < order.dims && order.size[i] >= 0 && order.size[i] < WK_TENSOR_DIMS_MAX;
         transpose.order[i] = fits ? (int)order.size[i] : -1;

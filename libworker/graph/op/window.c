@@ -1,16 +1,13 @@
 /* The last `window` positions of each position side by side, the oldest first; zeros before the
  * sample (Bengio et al. 2003). */
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
-struct window {
-    int64_t positions;
-};
-
 static int64_t positions_of(const struct op_call *call)
 {
-    return ((const struct window *)call->node->attributes)->positions;
+    return ((const struct window_attributes *)call->node->attributes)->positions;
 }
 
 static void window_forward(const struct op_call *call)
@@ -53,7 +50,7 @@ static void window_backward(const struct op_call *call)
 static int window_shape(struct op_signature *s, struct error *err)
 {
     enum { WINDOW_MAX = 1024 };
-    const struct window *window = s->attributes;
+    const struct window_attributes *window = s->attributes;
     int rc = rule_values(s, err);
     if (!rc)
         rc = rule_dims(s, 0, (int[]){3, 3}, err);
@@ -73,7 +70,7 @@ static void window_cost(const struct op_call *call, bool backward, struct op_cos
 }
 
 static const struct op_attribute window_attributes[] = {
-    OP_ATTRIBUTE(struct window, positions),
+    OP_ATTRIBUTE(struct window_attributes, positions),
     {0},
 };
 
@@ -93,7 +90,7 @@ const struct op_row op_window = {
 
 struct wk_tensor *wk_op_window(struct wk_tensor *x, int64_t positions)
 {
-    struct window window = {positions};
+    struct window_attributes window = {positions};
     return graph_add(&(struct node_request){.row = &op_window,
                                             .attributes = &window,
                                             .attributes_bytes = sizeof(window),
