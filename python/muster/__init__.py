@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from . import board as board
     from .agent import Place as Place
+    from .client import Client as Client
+    from .client import submit as submit
     from .errors import Aborted as Aborted
     from .errors import Error as Error
     from .errors import Mismatch as Mismatch
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from .errors import Stopped as Stopped
     from .errors import TimedOut as TimedOut
     from .errors import Unavailable as Unavailable
+    from .launch import run as run
     from .reporting import done as done
     from .reporting import pause as pause
     from .reporting import place as place
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
 _HOMES: Dict[str, str] = {
     "board": "", "Place": "agent",
     **dict.fromkeys(("Aborted", "Error", "Mismatch", "NotFound", "PeerLost", "Stopped", "TimedOut", "Unavailable"), "errors"),
+    "run": "launch", **dict.fromkeys(("Client", "submit"), "client"),
     **dict.fromkeys(("done", "pause", "place", "progress", "report"), "reporting"),
     **dict.fromkeys(("BatchSampler", "Sampler"), "sampler"),
     **dict.fromkeys(("checkpoint", "latest"), "saving"),

@@ -11,6 +11,7 @@ class Error(Exception):
     def __init__(self, sentence: str, code: int = 0) -> None:
         super().__init__(sentence)
         self.code = code
+        self.retry_s = 1.0  # after which a refusal for want of room may be gone
 
 
 class Unavailable(Error):

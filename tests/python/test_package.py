@@ -38,6 +38,17 @@ class ThePackage(Case):
                     top = name.split(".")[0]
                     self.assertTrue(top in known or top in optional.get(path.name, ()), f"{path.name} imports {name}")
 
+    def test_the_types_and_calls_of_rest_are_of_todays_openapi(self):
+        prints = Path(os.environ.get("MUSTER_TEST_BUILD", ROOT / "build")) / "tests/openapi_print"
+        if not prints.exists():
+            self.skipTest(f"{prints} is not built")
+        with TemporaryDirectory() as folder:
+            document = Path(folder) / "openapi.json"
+            document.write_bytes(subprocess.run([prints], check=True, capture_output=True).stdout)
+            done = subprocess.run([sys.executable, ROOT / "tools/python_api.py", "--check", document], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertGreater((PYTHON / "muster/api.py").read_text().count("    def "), 30)
+
     def test_a_wheel_is_built_and_runs(self):
         if not (has("setuptools") and has("wheel") and has("pip")):
             self.skipTest(f"{sys.executable} has no setuptools, wheel or pip")

@@ -175,7 +175,7 @@ class Forks(Case):
         import muster, muster.agent
         muster.agent.CLOSE_S = 20
         step = 0
-        while not muster.agent.agent().dropped:
+        while not muster.agent.agent().dropped and step < 100000:
             step += 1
             muster.report(step)
         print(step - 1, flush=True)
