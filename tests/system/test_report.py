@@ -248,3 +248,98 @@ def test_outside_of_a_job_nothing_is_reported(tmp_path):
     gone = report("done", MUSTER_REPORT_SOCKET=str(tmp_path / "gone.sock"))
     assert gone.returncode == 0 and "no agent answers" in gone.stderr
     assert report("step").returncode == 2 and report("step", "--", "-1").returncode == 2
+
+
+def memory_kib(pid):
+    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+
+
+def test_ill_behaved_programs_are_never_kept_waiting(cluster, program, tmp_path):
+    """A flood, a line of 100 MB, a reader that does not read, connections by the thousand: the program goes on,
+    the agent stays as small as it was, and what was dropped is counted."""
+    agent = cluster.agents["node1"].pid
+    quiet = cluster.submit("--", *program('''
+        for step in range(1, 100000):
+            began = time.monotonic()
+            assert report.ask("step", step=step) == {"id": step}
+            print(json.dumps(time.monotonic() - began), flush=True)
+            time.sleep(0.1)
+    '''))
+    wait_for("a neighbour", 20, lambda: int(cluster.job(quiet).get("step") or 0) > 0)
+    before = memory_kib(agent)
+    job = cluster.submit("--", *program('''
+        def connect():
+            made = socket.socket(socket.AF_UNIX)
+            made.connect(os.environ["MUSTER_REPORT_SOCKET"])
+            return made
+        # A million reports as fast as it goes, on a socket that would block.
+        began = time.monotonic()
+        lines = [b'{"do": "step", "step": %d, "loss": 1.5}\\n' % step for step in range(1, 1000001)]
+        made = time.monotonic()
+        for line in lines:
+            report.socket.sendall(line)
+        flooded = time.monotonic() - made
+        # Without blocking: what does not fit is dropped here.
+        other, waits, full = connect(), [], 0
+        other.setblocking(False)
+        for line in lines[:200000]:
+            sent = time.monotonic()
+            try:
+                if other.send(line) < len(line):
+                    break
+            except BlockingIOError:
+                full += 1
+            waits.append(time.monotonic() - sent)
+        waits.sort()
+        # 100 MB without an end, half a line that is never ended, and requests whose answers are not read.
+        for _ in range(100):
+            report.socket.sendall(b"x" * 1000000)
+        report.socket.sendall(b"\\n")
+        half = connect()
+        half.sendall(b'{"do": "step", "step": 5')
+        deaf = connect()
+        for step in range(200000):
+            deaf.sendall(b'{"do": "latest", "id": 1}\\n')
+        # More connections than there are places, and many one after the other.
+        many = [connect() for _ in range(100)]
+        for _ in range(1000):
+            one = connect()
+            try:
+                one.send(b'{"do": "metric", "metrics": {"a": 1}}\\n')
+            except BrokenPipeError:
+                pass # no place was left
+            one.close()
+        for one in many:
+            one.close()
+        time.sleep(0.5)
+        if os.fork() == 0: # a child with its parent's connection, which it closes
+            report.socket.close()
+            child = connect()
+            child.sendall(b'{"do": "metric", "generation": 77, "metrics": {"b": 1}}\\n')
+            os._exit(0)
+        os.wait()
+        deaf.close()
+        time.sleep(2.5) # the rate allows lines again
+        report.lines, report.events = report.socket.makefile("r"), []
+        assert report.ask("step", step=1000001)["id"] == report.last
+        print(json.dumps({"flood_s": flooded, "p999_ms": waits[-len(waits) // 1000] * 1e3, "max_ms": waits[-1] * 1e3,
+                          "full": full}), flush=True)
+        time.sleep(3)
+        report.ask("done")
+    '''))
+    grown = []
+    wait_for("the end", 120, lambda: grown.append(memory_kib(agent) - before) or cluster.job(job)["state"] in ("succeeded", "failed"), every=0.2)
+    ended = cluster.wait_state(job, "succeeded", seconds=60)
+    seen = lines(cluster, job)[0]
+    print("flood", seen, "grown KiB", max(grown), "dropped", ended["workers"][0]["reports_dropped"])
+    assert int(ended["step"]) == 1000001
+    assert 900000 < int(ended["workers"][0]["reports_dropped"]) < 2000000
+    assert f"rank 0: {ended['workers'][0]['reports_dropped']} reports were dropped" in cluster.muster("show", job, check=True).stdout
+    assert seen["p999_ms"] < 1, seen
+    assert max(grown) < 16 << 10, grown
+    late = sorted(lines(cluster, quiet))
+    print("neighbour", len(late), late[len(late) // 2], late[-1])
+    assert late[len(late) // 2] < 0.05
+    cluster.muster("cancel", quiet, check=True)
+    cluster.wait_state(quiet, "cancelled")
+    wait_for("the sockets to be removed", 10, lambda: not list((cluster.folder / "nodes" / "node1").glob("hub-*")))
