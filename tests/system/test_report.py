@@ -343,3 +343,73 @@ def test_ill_behaved_programs_are_never_kept_waiting(cluster, program, tmp_path)
     cluster.muster("cancel", quiet, check=True)
     cluster.wait_state(quiet, "cancelled")
     wait_for("the sockets to be removed", 10, lambda: not list((cluster.folder / "nodes" / "node1").glob("hub-*")))
+
+
+ELASTIC = '''
+place = report.ask("hello", elastic=True)
+step, joined = 0, report.ask("join", generation=place["generation"], step=0)
+while True:
+    print(json.dumps({"pid": os.getpid(), **{k: joined.get(k) for k in ("ready", "generation", "rank", "world", "master_port", "stop")}, "step": step}), flush=True)
+    if joined["stop"]:
+        break
+    if not joined["ready"]:
+        joined = report.ask("join", generation=joined["generation"], step=step)
+        continue
+    # A collective of files: nobody is more than a step ahead of the others, and a rank that is silent is lost.
+    report.events.clear()
+    mine, others = (lambda rank: f"FOLDER/{joined['generation']}.{rank}"), [r for r in range(joined["world"]) if r != joined["rank"]]
+    first, lost, begun = step, [], time.monotonic()
+    while not report.events:
+        open(mine(joined["rank"]), "a").write("x")
+        behind = [r for r in others if not os.path.exists(mine(r)) or os.path.getsize(mine(r)) < os.path.getsize(mine(joined["rank"]))]
+        until = time.monotonic() + (10 if step == first else 1.5)
+        while behind and time.monotonic() < until and not report.events:
+            time.sleep(0.02)
+            report.ask("should_stop")
+            behind = [r for r in behind if not os.path.exists(mine(r)) or os.path.getsize(mine(r)) < os.path.getsize(mine(joined["rank"]))]
+        if behind and not report.events:
+            report.note("lost", generation=joined["generation"], ranks=behind)
+            while not report.events:
+                report.events.append(json.loads(report.lines.readline()))
+        if report.events:
+            break
+        time.sleep(0.1)
+        step += 1
+        report.ask("step", step=step, generation=joined["generation"])
+    event = report.events[0]
+    if event["event"] == "stop":
+        break
+    joined = report.ask("join", generation=event["generation"], step=step)
+'''
+
+
+def test_an_elastic_program_keeps_its_process_while_its_world_changes(make_cluster, program, tmp_path):
+    """Loses a node, gets it back, is scaled down and up: the rank that stays has one process from start to end."""
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "1..2", "--", *program(ELASTIC.replace("FOLDER", str(tmp_path))))
+
+    def world(count):
+        return lambda: (lambda j: j if j["state"] == "running" and int(j["world"]) == count and int(j.get("step") or 0) > 0 else None)(cluster.job(job))
+    first = wait_for("both", 20, world(2))
+    assert {worker["state"] for worker in first["workers"]} == {"joined"}
+    stays = first["workers"][0]
+    lost = next(worker["node"] for worker in first["workers"] if worker["rank"] == 1)
+    cluster.kill_node(lost)
+    alone = wait_for("the survivor", 20, world(1))
+    assert int(alone["generation"]) == 2 and int(alone["restarts"]) == 0
+    cluster.start_agent(lost)
+    again = wait_for("both again", 60, world(2))
+    cluster.muster("scale", job, "1", check=True)
+    wait_for("scaled down", 30, world(1))
+    cluster.muster("scale", job, "2", check=True)
+    last = wait_for("scaled up", 60, world(2))
+    assert int(last["generation"]) == int(again["generation"]) + 2
+    wait_for("a step of both", 20, lambda: all(int(w["step"] or 0) > 0 for w in cluster.job(job)["workers"]))
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", seconds=20)
+    told = lines(cluster, job)
+    mine = [line for line in told if line["pid"] == int(stays["pid"])]
+    assert [(line["world"], line["rank"]) for line in mine if line["ready"]] == [(2, 0), (1, 0), (2, 0), (1, 0), (2, 0)]
+    assert [line["generation"] for line in mine if line["ready"]] == [1, 2, 3, 4, 5]
+    assert all(a["step"] < b["step"] for a, b in zip(mine, mine[1:]))
+    assert len({line["master_port"] for line in mine}) == len(mine)
