@@ -3,6 +3,33 @@
 #ifndef CUDA_LAUNCH_LIST_H
 #define CUDA_LAUNCH_LIST_H
 
-#define CUDA_LAUNCH_LIST(X)
+/* clang-format off */
+#define CUDA_LAUNCH_LIST(X)  \
+    X(adafactor)             \
+    X(adam)                  \
+    X(adamw)                 \
+    X(graph_add)             \
+    X(graph_add_seed)        \
+    X(graph_seed)            \
+    X(graph_sum_loss)        \
+    X(graph_total)           \
+    X(lion)                  \
+    X(optim_add_loss)        \
+    X(optim_clip)            \
+    X(optim_copy)            \
+    X(optim_judge)           \
+    X(optim_limit)           \
+    X(optim_measure)         \
+    X(optim_open)            \
+    X(optim_squares)         \
+    X(parallel_add)          \
+    X(parallel_add_narrow)   \
+    X(parallel_compact)      \
+    X(parallel_narrow)       \
+    X(parallel_narrow_model) \
+    X(parallel_scale)        \
+    X(parallel_widen)        \
+    X(sgd)
+/* clang-format on */
 
 #endif

@@ -3,6 +3,23 @@
 #ifndef CUDA_OP_LIST_H
 #define CUDA_OP_LIST_H
 
-#define CUDA_OP_LIST(X)
+/* clang-format off */
+#define CUDA_OP_LIST(X)     \
+    X(add_norm)             \
+    X(batch_norm)           \
+    X(batch_norm_running)   \
+    X(batch_norm_squares)   \
+    X(batch_norm_sums)      \
+    X(binary_cross_entropy) \
+    X(cross_entropy)        \
+    X(embedding)            \
+    X(group_norm)           \
+    X(kl_divergence)        \
+    X(layer_norm)           \
+    X(pool2d)               \
+    X(rms_norm)             \
+    X(softmax)              \
+    X(squared_error)
+/* clang-format on */
 
 #endif

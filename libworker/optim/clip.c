@@ -4,8 +4,6 @@
 #include "libworker/optim/clip.h"
 #include "libworker/optim/launches.h"
 
-static const double CLIP_EPSILON = 1e-6; /* torch.nn.utils.clip_grad_norm_'s */
-
 double clip_sum_squares(const struct kernel_table *kernels, const float *grads, size_t count)
 {
     return kernels->sum_squares(grads, count);

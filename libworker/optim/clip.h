@@ -15,8 +15,10 @@ struct verdict_values;
 /* Sum of squares of grads[count]. Ranks with different parts add these up before the root. */
 double clip_sum_squares(const struct kernel_table *kernels, const float *grads, size_t count);
 
-/* Factor for gradients of this norm, as in torch: min(1, max_norm / (norm + 1e-6)). NaN or infinite
- * norms result in NaN, so that the caller notices. */
+#define CLIP_EPSILON 1e-6 /* torch.nn.utils.clip_grad_norm_'s */
+
+/* Factor for gradients of this norm, as in torch: min(1, max_norm / (norm + CLIP_EPSILON)). NaN or
+ * infinite norms result in NaN, so that the caller notices. */
 double clip_factor(double norm, double max_norm);
 
 /* Every gradient into [-limit, limit]; a NaN stays one. */
