@@ -27,6 +27,7 @@ struct agent {
     char version[VERSION_MAX_BYTES + 1];
     uint16_t port_first, port_last;
     struct inventory inventory;
+    struct gpu_watch *gpus; /* NULL = there are none */
     struct cores cores;
     const char *inherited[INHERITED_MAX + 1];
     struct arena texts; /* of inherited */
@@ -338,6 +339,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->socket = agent->socket;
     driver->reports = agent->reports;
     driver->outbox = &agent->outbox;
+    driver->gpus = agent->gpus = gpu_watch_new(agent->loop, &agent->inventory, agent->log);
     driver->on_end = o->on_end;
     driver->on_end_arg = o->on_end_arg;
     driver->starter = (struct starter){.inventory = &agent->inventory,
@@ -405,6 +407,7 @@ void agent_free(struct agent *agent)
     if (!agent)
         return;
     agent_driver_fini(&agent->driver);
+    gpu_watch_free(agent->gpus);
     report_socket_free(agent->reports);
     worker_socket_free(agent->socket);
     coordinator_link_free(agent->link);

@@ -151,6 +151,7 @@ void agent_driver_init(struct agent_driver *driver)
     report->core = driver->core;
     report->link = driver->link;
     report->outbox = driver->outbox;
+    report->gpus = driver->gpus;
     report->on_shipped = on_shipped;
     report->on_answer = on_report_answer;
     report->arg = driver;

@@ -29,6 +29,7 @@ struct agent_driver { /* the first members are set by its owner */
     struct worker_socket *socket;
     struct report_socket *reports;
     struct outbox *outbox;
+    struct gpu_watch *gpus; /* NULL = there are none */
     struct starter starter;
     void (*on_end)(void *arg, enum agent_end why); /* called once; NULL = not called */
     void *on_end_arg;

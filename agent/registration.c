@@ -38,6 +38,13 @@ static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
         all[i].model = rpc_text(inventory->gpus[i].model);
         all[i].memory_bytes = inventory->gpus[i].memory_bytes;
         all[i].uuid = rpc_text(inventory->gpus[i].uuid);
+        all[i].instance = inventory->gpus[i].instance != GPU_WHOLE;
+        all[i].persistent = inventory->gpus[i].persistent;
+        all[i].exclusive = inventory->gpus[i].exclusive;
+        if (inventory->gpus[i].nvlinks >= 0) {
+            all[i].nvlinks_known_case = MUSTER__GPU__NVLINKS_KNOWN_NVLINKS;
+            all[i].nvlinks = (uint32_t)inventory->gpus[i].nvlinks;
+        }
         ret->gpus[i] = &all[i];
     }
     ret->n_gpus = count;

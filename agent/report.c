@@ -40,6 +40,7 @@ static void send_report(struct report *report)
                   log_str("node", report->node));
         return;
     }
+    (void)gpu_watch_fill(report->gpus, arena, &message); /* the next reading comes soon */
     outbox_fill(report->outbox, arena, &message);
     bool sent = coordinator_link_report(report->link, &message, on_reported, report);
     if (outbox_packed(report->outbox, sent))

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/client.h"
+#include "cli/gpu_text.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
@@ -58,14 +59,14 @@ static const struct args_command rekey_command = {
 
 static void node_row(struct table *table, const Muster__Node *node)
 {
-    char memory[FORMAT_MAX], age[FORMAT_MAX];
+    char memory[FORMAT_MAX], age[FORMAT_MAX], models[GPU_TEXT_MAX];
     const char *state = transcode_enum_name(&muster__node__state__descriptor, (int)node->state);
     table_cell(table, "%s", node->name);
     table_cell(table, "%s", state ? state : "unknown");
     table_cell(table, "%u/%u", node->slots_used, node->slots);
     table_cell(table, "%g/%g", node->cpus_used, node->cpus);
     table_cell(table, "%s", format_bytes(node->memory_bytes, memory));
-    table_cell(table, "%s", node->n_gpus ? node->gpus[0]->model : "");
+    table_cell(table, "%s", gpu_models_text(node, models));
     table_cell(table, "%s", node->address);
     table_cell(table, "%s", age_text(node->seen_wall_ms, age));
     struct buf jobs = {0};
@@ -77,12 +78,14 @@ static void node_row(struct table *table, const Muster__Node *node)
     table_cell(table, "%s", told ? node->reason->text : "");
 }
 
-/* After the table: what a node cannot do for the jobs that ask for it. */
-static void tell_unenforced(const Muster__ListNodesAnswer *answer)
+/* After the table: what a node cannot do for the jobs that ask for it, and what ails its GPUs. */
+static void tell_faults(const Muster__ListNodesAnswer *answer)
 {
-    for (size_t i = 0; i < answer->n_nodes; i++)
+    for (size_t i = 0; i < answer->n_nodes; i++) {
         if (answer->nodes[i]->unenforced[0])
             printf("%s: %s\n", answer->nodes[i]->name, answer->nodes[i]->unenforced);
+        gpu_tell_faults(answer->nodes[i], stdout);
+    }
 }
 
 static int run_list(const struct args *args)
@@ -102,7 +105,7 @@ static int run_list(const struct args *args)
             node_row(&table, answer->nodes[i]);
         table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
         table_fini(&table);
-        tell_unenforced(answer);
+        tell_faults(answer);
     }
     rpc_message_free(answer);
     return EXIT_DONE;

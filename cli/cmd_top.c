@@ -6,6 +6,7 @@
 
 #include "cli/client.h"
 #include "cli/escape.h"
+#include "cli/gpu_text.h"
 #include "cli/job_text.h"
 #include "cli/table.h"
 #include "common/rpc/message.h"
@@ -39,9 +40,9 @@ static const struct args_command command = {
 
 static void print_nodes(const Muster__ListNodesAnswer *answer)
 {
-    static const char *const titles[] = {"NODE",    "STATE", ">SLOTS", ">CPUS",
-                                         ">MEMORY", ">SEEN", "JOBS",   NULL};
-    char used[FORMAT_MAX], whole[FORMAT_MAX], age[FORMAT_MAX];
+    static const char *const titles[] = {"NODE", "STATE",       ">SLOTS", ">CPUS", ">MEMORY",
+                                         ">GPU", ">GPU MEMORY", ">SEEN",  "JOBS",  NULL};
+    char used[FORMAT_MAX], whole[FORMAT_MAX], age[FORMAT_MAX], gpus[GPU_TEXT_MAX];
     struct table table;
     table_init(&table, titles);
     for (size_t i = 0; i < answer->n_nodes; i++) {
@@ -53,11 +54,15 @@ static void print_nodes(const Muster__ListNodesAnswer *answer)
         table_cell(&table, "%.3g/%.3g", node->cpus_used, node->cpus);
         table_cell(&table, "%s/%s", format_bytes(node->memory_used_bytes, used),
                    format_bytes(node->memory_bytes, whole));
+        table_cell(&table, "%s", gpu_used_text(node, gpus));
+        table_cell(&table, "%s", gpu_memory_text(node, gpus));
         table_cell(&table, "%s", age_text(node->seen_wall_ms, age));
         table_cell(&table, "%zu", node->n_jobs);
     }
     table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
     table_fini(&table);
+    for (size_t i = 0; i < answer->n_nodes; i++)
+        gpu_tell_faults(answer->nodes[i], stdout);
 }
 
 static void print_jobs(const Muster__ListJobsAnswer *answer)

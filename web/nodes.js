@@ -39,6 +39,35 @@ function devices(node) {
   return Object.entries(models).map(([model, n]) => `${n} × ${model}`).join("; ") || "CPU only";
 }
 
+// What somebody should look after.
+function faults(now) {
+  return [
+    now.lost && "cannot be read any more",
+    now.xid && `Xid ${now.xid}`,
+    Number(now.ecc_errors) > 0 && plural(Number(now.ecc_errors), "uncorrected memory error"),
+    now.slowed_by_heat && "slowed down by heat",
+    now.slowed_by_power && "slowed down by its power limit",
+  ].filter(Boolean).join(", ");
+}
+
+const meter = (key, share, label) => h("progress", { "data-key": key, max: "1", value: share, "aria-label": label, title: label });
+
+// One row for each GPU that was read.
+function gpus(node) {
+  const read = (node.gpus || []).filter((gpu) => gpu.now);
+  return read.length > 0 && section("GPUs", null, table(
+    ["GPU", "Model", ">Used", ">Memory", ">Temperature", ">Power", "Faults"],
+    read.map((gpu) => {
+      const { now } = gpu, memory = Number(now.memory_used_bytes || 0), used = now.used_percent;
+      return { key: gpu.uuid, cells: [
+        h("span", { title: gpu.uuid }, `${gpu.index || 0}${gpu.instance ? " (MIG)" : ""}`), gpu.model,
+        used == null ? "" : h("span", { class: "gauge" }, `${used} %`, meter("used", used / 100, `${used} % of the time with a kernel running`)),
+        h("span", { class: "gauge" }, `${bytes(memory)} / ${bytes(gpu.memory_bytes)}`, meter("memory", memory / Number(gpu.memory_bytes || 1), "Memory in use")),
+        now.temperature_c ? `${now.temperature_c} °C` : "", now.power_w ? `${now.power_w} W` : "", faults(now),
+      ] };
+    }), "", `GPUs of ${node.name}`));
+}
+
 const runs = (node) => h("span", { class: "list" }, (node.uses || []).map((use) => (use.job ? h("span", {}, jobLink(use.job, use.name), h("span", { class: "dim" }, ` ${use.slots}`)) : h("span", { class: "dim" }, `another tenant's ${use.slots}`))));
 const labels = (node) => Object.entries(node.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
 
@@ -61,9 +90,10 @@ export function nodesView(root, only) {
         shown.map((node) => ({ key: node.name, cells: [
           h("a", { class: "clip", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text), node.unenforced && h("div", { class: "dim small" }, node.unenforced)),
           `${node.slots_used || 0} / ${node.slots || 0}`, `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes),
-          devices(node), runs(node), h("span", { class: "clip", title: node.address }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
+          h("span", {}, devices(node), (node.gpus || []).map((gpu) => gpu.now && faults(gpu.now) && h("div", { class: "dim small" }, `GPU ${gpu.index || 0}: ${faults(gpu.now)}`))), runs(node), h("span", { class: "clip", title: node.address }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
         ] })),
         only ? `No node is named ${only}.` : "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
+      only && nodes.map(gpus),
       nodes.length > SHOWN_MAX && h("p", { class: "dim" }, `${plural(nodes.length - SHOWN_MAX, "node")} more: muster nodes lists all.`)));
     },
   };

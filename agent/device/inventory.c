@@ -149,6 +149,14 @@ static uint32_t gpu_major(const struct inventory *inventory)
     return found;
 }
 
+static int read_gpus(struct inventory_gpu ret[INVENTORY_GPUS_MAX])
+{
+    struct nvml *nvml = nvml_open(NULL);
+    int count = nvml ? nvml_gpus(nvml, ret, INVENTORY_GPUS_MAX) : 0;
+    nvml_close(nvml);
+    return count;
+}
+
 int inventory_read(struct inventory *ret, struct error *err)
 {
     struct inventory inventory = {0};
@@ -157,7 +165,7 @@ int inventory_read(struct inventory *ret, struct error *err)
         return error_set(err, E_INTERNAL, "uname failed");
     inventory.cpus = count_cpus();
     inventory.memory_bytes = count_memory();
-    inventory.gpus_count = nvml_gpus(inventory.gpus, INVENTORY_GPUS_MAX, NULL);
+    inventory.gpus_count = read_gpus(inventory.gpus);
     inventory.gpu_major = gpu_major(&inventory);
     inventory.slots = (uint32_t)(inventory.gpus_count ? inventory.gpus_count : inventory.cpus);
     label_cut(&inventory, "hostname", names.nodename);

@@ -1,14 +1,27 @@
 /* NVIDIA's management library, opened at run time; only this file knows it. A machine without the
  * library, the driver or a GPU is normal and has no GPUs. Declarations follow NVML's API reference
- * (stable since its version 1; entry points by their exported names). */
+ * (stable since its version 1; entry points by their exported names).
+ *
+ * A call may block for seconds when a GPU hangs. One thread at a time. */
 #ifndef DEVICE_NVML_H
 #define DEVICE_NVML_H
 
 #include "agent/device/gpu.h"
 
-/* Fill up to `max` GPUs in NVML's order (that of CUDA_DEVICE_ORDER=PCI_BUS_ID); returns their
- * number. `why` (may be NULL) gets the reason if there are none. Opens and closes the library. */
+struct nvml;
+
+/* NULL if there is no driver with GPUs; `why` (may be NULL) gets the reason. Critical errors (Xid)
+ * are recorded from then on. */
 enum { NVML_WHY_BYTES = 128 };
-int nvml_gpus(struct inventory_gpu *ret, int max, char why[NVML_WHY_BYTES]);
+struct nvml *nvml_open(char why[NVML_WHY_BYTES]);
+void nvml_close(struct nvml *nvml); /* NULL is fine */
+
+/* Fill up to `max` GPUs that programs can use, in NVML's order (that of
+ * CUDA_DEVICE_ORDER=PCI_BUS_ID), the instances of a divided one in its place; returns their number.
+ * Those that cannot be read, or whose compute mode prohibits programs, are left out. */
+int nvml_gpus(struct nvml *nvml, struct inventory_gpu *ret, int max);
+
+/* How it is now. False if it cannot be read: it fell off the bus, or hangs. */
+bool nvml_read(struct nvml *nvml, const struct inventory_gpu *gpu, struct gpu_reading *ret);
 
 #endif

@@ -21,7 +21,27 @@ struct totals {
     uint64_t jobs[JOB_STATE_COUNT], nodes[NODE_STATE_COUNT];
     uint64_t restarts, recoveries, workers, stalled;
     uint64_t slots, slots_used;
+    struct {
+        uint64_t read, lost, faulty, slowed, percent, percents, memory_used, memory;
+    } gpus; /* of all nodes that are not lost */
 };
+
+static void count_gpus(const struct node *node, struct totals *ret)
+{
+    for (int i = 0; i < node->gpus_count; i++) {
+        const struct gpu_now *now = &node->gpus[i].now;
+        ret->gpus.read += now->known && !now->lost;
+        ret->gpus.lost += now->lost;
+        ret->gpus.faulty += now->xid || now->ecc_errors;
+        ret->gpus.slowed += now->slowed_by_heat || now->slowed_by_power;
+        if (now->known && !now->lost && now->used_percent >= 0) {
+            ret->gpus.percent += (uint64_t)now->used_percent;
+            ret->gpus.percents++;
+        }
+        ret->gpus.memory_used += now->known ? (uint64_t)now->memory_used_bytes : 0;
+        ret->gpus.memory += now->known ? (uint64_t)node->gpus[i].memory_bytes : 0;
+    }
+}
 
 static void count_jobs(const struct cluster *cluster, const char *tenant, struct totals *ret)
 {
@@ -39,6 +59,8 @@ static void count_jobs(const struct cluster *cluster, const char *tenant, struct
     for (const struct node *node = cluster_first_node(cluster); node;
          node = cluster_next_node(cluster, node)) {
         ret->nodes[node->state]++;
+        if (node->state != NODE_LOST)
+            count_gpus(node, ret);
         if (node->state == NODE_READY) {
             ret->slots += (uint64_t)node->slots;
             ret->slots_used += (uint64_t)node->slots_used;
@@ -63,6 +85,26 @@ static void write_number(struct buf *out, const char *name, const char *type, co
 {
     write_head(out, name, type, help);
     (void)buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void write_gpus(struct buf *out, const struct totals *totals)
+{
+    write_number(out, "muster_gpus", "gauge", "GPUs that agents read.", totals->gpus.read);
+    write_number(out, "muster_gpus_lost", "gauge", "GPUs that cannot be read any more.",
+                 totals->gpus.lost);
+    write_number(out, "muster_gpus_faulty", "gauge",
+                 "GPUs with a critical error (Xid) or uncorrected errors of memory.",
+                 totals->gpus.faulty);
+    write_number(out, "muster_gpus_slowed", "gauge",
+                 "GPUs whose clock heat or a power limit holds down.", totals->gpus.slowed);
+    write_head(out, "muster_gpus_used_ratio", "gauge",
+               "Share of time with a kernel running, mean of the GPUs that tell it.");
+    if (totals->gpus.percents)
+        (void)buf_printf(out, "muster_gpus_used_ratio %.4f\n",
+                         (double)totals->gpus.percent / 100 / (double)totals->gpus.percents);
+    write_number(out, "muster_gpus_memory_bytes", "gauge", "Memory of GPUs.", totals->gpus.memory);
+    write_number(out, "muster_gpus_memory_used_bytes", "gauge", "Memory of GPUs in use.",
+                 totals->gpus.memory_used);
 }
 
 int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,
@@ -90,6 +132,7 @@ int prometheus_render(const struct cluster *cluster, const struct service_stats 
                  totals.recoveries);
     if (tenant)
         return buf_failed(out) ? E_RESOURCE_EXHAUSTED : 0;
+    write_gpus(out, &totals);
     write_number(out, "muster_passes_total", "counter", "Passes over the queue.",
                  cluster_passes(cluster));
     write_number(out, "muster_calls_total", "counter", "Calls of all services.", stats->calls);

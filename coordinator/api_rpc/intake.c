@@ -50,11 +50,41 @@ static int intake_gpus(const Muster__RegisterNodeRequest *message, struct node *
         struct gpu *gpu = &ret->gpus[i];
         gpu->index = (int)(from->index & 0xffff);
         gpu->memory_bytes = (int64_t)(from->memory_bytes & INT64_MAX);
+        gpu->instance = from->instance;
+        gpu->persistent = from->persistent;
+        gpu->exclusive = from->exclusive;
+        gpu->nvlinks = from->nvlinks_known_case ? (int)(from->nvlinks & 0xff) : -1;
         (void)str_copy(gpu->model, sizeof(gpu->model), from->model);
         (void)str_copy(gpu->uuid, sizeof(gpu->uuid), from->uuid);
     }
     ret->gpus_count = (int)message->n_gpus;
     return 0;
+}
+
+static void intake_reading(const Muster__GpuReading *from, struct gpu_now *ret)
+{
+    const uint32_t most = 1 << 20;
+    bool used = from->used_percent_known_case && from->used_percent <= 100;
+    *ret = (struct gpu_now){
+        .known = true,
+        .lost = from->lost,
+        .slowed_by_power = from->slowed_by_power,
+        .slowed_by_heat = from->slowed_by_heat,
+        .used_percent = used ? (int8_t)from->used_percent : -1,
+        .temperature_c = (int)(from->temperature_c % most),
+        .power_w = (int)(from->power_w % most),
+        .xid = (int)(from->xid % most),
+        .memory_used_bytes = (int64_t)(from->memory_used_bytes & INT64_MAX),
+        .ecc_errors = (int64_t)(from->ecc_errors & INT64_MAX),
+    };
+}
+
+int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_GPUS_MAX])
+{
+    size_t count = message->n_gpus < NODE_GPUS_MAX ? message->n_gpus : NODE_GPUS_MAX;
+    for (size_t i = 0; i < count; i++)
+        intake_reading(message->gpus[i], &ret[i]);
+    return (int)count;
 }
 
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err)

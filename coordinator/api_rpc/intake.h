@@ -22,6 +22,9 @@ int intake_name(const char *name, const char *field, struct error *err);
 /* Fill `ret` (zeroed by the caller). */
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
 
+/* How its GPUs are, by slot; returns their number. */
+int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_GPUS_MAX]);
+
 /* Reports in `arena`. Their jobs' metrics named loss and tokens_per_second are added to them. */
 struct intake_workers {
     Muster__WorkerStatus *const *workers;

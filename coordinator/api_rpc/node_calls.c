@@ -259,6 +259,7 @@ void call_report(struct service *service, struct service_call *call,
         log_warn(service->options.log, "output of workers was not kept",
                  log_str("node", message->node), log_str("error", err.text));
     call->sequence = kept == 0 ? message->sequence : 0;
+    struct gpu_now gpus[NODE_GPUS_MAX];
     struct event event = {
         .kind = EVENT_NODE_REPORT,
         .request = call->id,
@@ -266,7 +267,9 @@ void call_report(struct service *service, struct service_call *call,
                         .incarnation = message->incarnation,
                         .sequence = message->sequence,
                         .workers = reports,
-                        .workers_count = count},
+                        .workers_count = count,
+                        .gpus = gpus,
+                        .gpus_count = intake_readings(message, gpus)},
     };
     step_core(service, &event);
     arena_fini(&arena);

@@ -1,7 +1,7 @@
 /* Nodes, and the changes since a client last asked. Each node has the number of the last list in
  * which it differed from the list before, found by a digest of the shown fields; or in which it was
  * no more. Code that changes or forgets a node therefore needs no notification. A new heartbeat is
- * not a change, because every node has one each second. */
+ * not a change, because every node has one each second, and neither is a reading of its GPUs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,14 @@ struct node_shown {
 static bool digest_of(const Muster__Node *node, struct buf *space, uint64_t ret[2])
 {
     Muster__Node lasting = *node;
+    Muster__Gpu gpus[NODE_GPUS_MAX], *list[NODE_GPUS_MAX];
     lasting.seen_wall_ms = 0;
+    for (size_t i = 0; i < node->n_gpus; i++) {
+        gpus[i] = *node->gpus[i];
+        gpus[i].now = NULL;
+        list[i] = &gpus[i];
+    }
+    lasting.gpus = list;
     buf_clear(space);
     if (rpc_message_pack(&lasting.base, space, NULL))
         return false;

@@ -360,6 +360,45 @@ static bool wire_labels(struct arena *arena, const struct node *node, Muster__No
     return true;
 }
 
+static bool wire_reading(struct arena *arena, const struct gpu_now *from, Muster__Gpu *ret)
+{
+    Muster__GpuReading *now = from->known ? arena_alloc(arena, sizeof(*now)) : NULL;
+    if (!now)
+        return !from->known;
+    muster__gpu_reading__init(now);
+    if (from->used_percent >= 0) {
+        now->used_percent_known_case = MUSTER__GPU_READING__USED_PERCENT_KNOWN_USED_PERCENT;
+        now->used_percent = (uint32_t)from->used_percent;
+    }
+    now->memory_used_bytes = (uint64_t)from->memory_used_bytes;
+    now->temperature_c = (uint32_t)from->temperature_c;
+    now->power_w = (uint32_t)from->power_w;
+    now->ecc_errors = (uint64_t)from->ecc_errors;
+    now->xid = (uint32_t)from->xid;
+    now->slowed_by_power = from->slowed_by_power;
+    now->slowed_by_heat = from->slowed_by_heat;
+    now->lost = from->lost;
+    ret->now = now;
+    return true;
+}
+
+static bool wire_gpu(struct arena *arena, const struct gpu *from, Muster__Gpu *ret)
+{
+    muster__gpu__init(ret);
+    ret->index = (uint32_t)from->index;
+    ret->model = rpc_text(from->model);
+    ret->uuid = rpc_text(from->uuid);
+    ret->memory_bytes = (uint64_t)from->memory_bytes;
+    ret->instance = from->instance;
+    ret->persistent = from->persistent;
+    ret->exclusive = from->exclusive;
+    if (from->nvlinks >= 0) {
+        ret->nvlinks_known_case = MUSTER__GPU__NVLINKS_KNOWN_NVLINKS;
+        ret->nvlinks = (uint32_t)from->nvlinks;
+    }
+    return wire_reading(arena, &from->now, ret);
+}
+
 static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     size_t count = (size_t)node->gpus_count;
@@ -367,16 +406,13 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
     Muster__Gpu *gpus = arena_array(arena, count, sizeof(*gpus));
     if (!ret->gpus || !gpus)
         return false;
-    for (size_t i = 0; i < count; i++) {
-        muster__gpu__init(&gpus[i]);
-        gpus[i].index = (uint32_t)node->gpus[i].index;
-        gpus[i].model = rpc_text(node->gpus[i].model);
-        gpus[i].uuid = rpc_text(node->gpus[i].uuid);
-        gpus[i].memory_bytes = (uint64_t)node->gpus[i].memory_bytes;
+    bool whole = true;
+    for (size_t i = 0; i < count && whole; i++) {
+        whole = wire_gpu(arena, &node->gpus[i], &gpus[i]);
         ret->gpus[i] = &gpus[i];
     }
-    ret->n_gpus = count;
-    return true;
+    ret->n_gpus = whole ? count : 0;
+    return whole;
 }
 
 static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)

@@ -212,6 +212,12 @@ void node_register(struct step *step)
     step_answer_node(step, node->name);
 }
 
+static void set_gpus(const struct event *event, struct node *node)
+{
+    for (int i = 0; i < event->node_report.gpus_count && i < node->gpus_count; i++)
+        node->gpus[i].now = event->node_report.gpus[i];
+}
+
 void node_report(struct step *step)
 {
     const char *name = step->event->node_report.node;
@@ -233,6 +239,7 @@ void node_report(struct step *step)
     if (sequence > node->last_report) {
         node->last_report = sequence;
         note_contact(step, node);
+        set_gpus(step->event, node);
         size_t changed = step->to_store.count;
         reports_apply(step, node, step->event->node_report.workers,
                       step->event->node_report.workers_count);

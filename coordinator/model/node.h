@@ -19,7 +19,7 @@ enum {
     NODE_KEY_MAX = TOKEN_PIN_LENGTH,
     NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     NODE_LABELS_MAX = 64,
-    NODE_GPUS_MAX = 16,
+    NODE_GPUS_MAX = 64,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
     NODE_FAULT_TEXT_BYTES = 256,
@@ -27,11 +27,23 @@ enum {
     ADDRESS_MAX = 127,
 };
 
+/* As its agent last read it. Never stored. */
+struct gpu_now {
+    bool known, lost; /* lost: it cannot be read any more */
+    bool slowed_by_power, slowed_by_heat;
+    int8_t used_percent;             /* -1: not known */
+    int temperature_c, power_w, xid; /* 0: not known, none */
+    int64_t memory_used_bytes, ecc_errors;
+};
+
 struct gpu {
     int index;
     char model[64];
     char uuid[48];
     int64_t memory_bytes;
+    bool instance, persistent, exclusive; /* proto Gpu */
+    int nvlinks;                          /* -1: not known */
+    struct gpu_now now;
 };
 
 struct label {

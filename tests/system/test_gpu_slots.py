@@ -3,7 +3,7 @@ import json
 import subprocess
 
 import pytest
-from localcluster import HANG_SECONDS, MUSTER, ROOT
+from localcluster import HANG_SECONDS, MUSTER, ROOT, wait_for
 
 NVML = MUSTER.parent / "tests" / "libnvidia-ml.so.1"
 
@@ -24,6 +24,51 @@ def test_workers_get_the_gpus_that_can_be_read(three_gpus_of_which_one_is_lost, 
     script = 'echo "rank $RANK has $CUDA_VISIBLE_DEVICES by $CUDA_DEVICE_ORDER"'
     done = cluster.muster("run", "-w", "2", "--", "sh", "-c", script, check=True)
     assert "rank 0 has GPU-0 by PCI_BUS_ID" in done.stdout and "rank 1 has GPU-2 by PCI_BUS_ID" in done.stdout, done.stdout
+
+
+@pytest.fixture
+def eight_gpus_of_which_one_is_lost_and_one_divided(monkeypatch, tmp_path):
+    readings = tmp_path / "readings"
+    readings.write_text("0 used 40\n0 memory 1024\n2 celsius 60\n2 memory 2048\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(NVML.parent))
+    monkeypatch.setenv("FAKE_NVML_GPUS", "8")
+    monkeypatch.setenv("FAKE_NVML_LOST", "1")
+    monkeypatch.setenv("FAKE_NVML_DIVIDED", "2")
+    monkeypatch.setenv("FAKE_NVML_READINGS", str(readings))
+    return readings
+
+
+def test_what_gpus_do_and_what_ails_them_is_seen(eight_gpus_of_which_one_is_lost_and_one_divided, make_cluster):
+    readings = eight_gpus_of_which_one_is_lost_and_one_divided
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "8")
+    cluster.wait_nodes(1)
+
+    def gpus():
+        return {gpu["uuid"]: gpu for gpu in json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"][0]["gpus"]}
+
+    wait_for("a reading of the GPUs", HANG_SECONDS, lambda: all(gpu.get("now") for gpu in gpus().values()))
+    found = gpus()
+    assert list(found) == ["GPU-0", "MIG-2-1", "MIG-2-3", "GPU-3", "GPU-4", "GPU-5", "GPU-6", "GPU-7"]
+    whole, instance = found["GPU-0"], found["MIG-2-1"]
+    assert whole["now"]["used_percent"] == 40 and int(whole["now"]["memory_used_bytes"]) == 1 << 30, whole
+    assert whole["nvlinks"] == 4 and whole["persistent"] and not whole["instance"], whole
+    assert instance["instance"] and instance["now"]["temperature_c"] == 60 and instance["now"].get("used_percent") is None, instance
+    top = cluster.muster("top", "-n", "1", check=True).stdout
+    assert "7%" in top and "5 GiB/936 GiB" in top, top  # 40 % of one of the six that are whole
+    readings.write_text("0 used 90\n0 xid 79\n3 lost 1\n4 ecc 2\n5 slow 32\n")
+    wait_for("a report of the loss", HANG_SECONDS, lambda: gpus()["GPU-3"]["now"]["lost"])
+    said = cluster.muster("nodes", check=True).stdout
+    for line in ("node1: GPU 0 (GPU-0) the driver reported Xid 79", "node1: GPU 3 (GPU-3) cannot be read any more",
+                 "node1: GPU 4 (GPU-4) 2 uncorrected memory errors", "node1: GPU 5 (GPU-5) slowed down by heat"):
+        assert line in said, said
+    metrics = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+    for line in ("muster_gpus 7", "muster_gpus_lost 1", "muster_gpus_faulty 2", "muster_gpus_slowed 1"):
+        assert line in metrics, metrics
+    script = 'echo "rank $RANK has $CUDA_VISIBLE_DEVICES"'
+    done = cluster.muster("run", "-w", "3", "--", "sh", "-c", script, check=True)
+    for rank, uuid in enumerate(("GPU-0", "MIG-2-1", "MIG-2-3")):
+        assert f"rank {rank} has {uuid}" in done.stdout, done.stdout
 
 
 def test_an_agent_that_is_to_offer_more_slots_than_gpus_is_started_until_the_driver_shows_them(three_gpus_of_which_one_is_lost, make_cluster, monkeypatch):

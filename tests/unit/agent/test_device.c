@@ -9,6 +9,7 @@
 #include "agent/device/cores.h"
 #include "agent/device/inventory.h"
 #include "agent/device/nvml.h"
+#include "tests/lib/tmpdir.h"
 
 Test(inventory, of_this_machine)
 {
@@ -31,12 +32,14 @@ Test(inventory, gpus_are_there_or_it_says_why_not)
 {
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     char why[NVML_WHY_BYTES];
-    int count = nvml_gpus(gpus, INVENTORY_GPUS_MAX, why);
+    struct nvml *nvml = nvml_open(why);
+    int count = nvml ? nvml_gpus(nvml, gpus, INVENTORY_GPUS_MAX) : 0;
+    nvml_close(nvml);
     for (int i = 0; i < count; i++) {
         cr_expect(gpus[i].model[0] && gpus[i].uuid[0]);
         cr_expect_gt(gpus[i].memory_bytes, 0);
     }
-    cr_expect(count > 0 || why[0]);
+    cr_expect((nvml == NULL) == (why[0] != 0));
 }
 
 /* The loader takes a library that is loaded already for one of the same name. */
@@ -57,6 +60,72 @@ Test(inventory, gpus_become_slots_and_a_label)
     cr_assert_eq(inventory_read(&inventory, NULL), 0);
     cr_expect(inventory.gpus_count == 2 && inventory.gpus[0].minor == -1);
     cr_expect_eq(inventory.gpu_major, 0, "nothing is kept from anybody by guesses");
+}
+
+/* Eight GPUs: one is lost, one may run no programs, one is divided. */
+Test(inventory, instances_are_slots_and_gpus_that_programs_cannot_use_are_none)
+{
+    static const char *const uuids[] = {"GPU-0", "MIG-2-1", "MIG-2-3", "GPU-3",
+                                        "GPU-4", "GPU-6",   "GPU-7"};
+    struct inventory inventory;
+    setenv("FAKE_NVML_GPUS", "8", 1);
+    setenv("FAKE_NVML_LOST", "1", 1);
+    setenv("FAKE_NVML_DIVIDED", "2", 1);
+    setenv("FAKE_NVML_PROHIBITED", "5", 1);
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    cr_assert_eq(inventory_read(&inventory, NULL), 0);
+    cr_assert_eq(inventory.gpus_count, 7);
+    for (int i = 0; i < 7; i++)
+        cr_expect_str_eq(inventory.gpus[i].uuid, uuids[i]);
+    const struct inventory_gpu *instance = &inventory.gpus[2], *whole = &inventory.gpus[3];
+    cr_expect(instance->instance == 3 && whole->instance == GPU_WHOLE);
+    cr_expect_str_eq(instance->model, "NVIDIA H200 MIG 1g.18gb");
+    cr_expect_eq(instance->memory_bytes, 18ull << 30);
+    cr_expect_eq(instance->minor, 5, "its GPU's");
+    cr_expect(whole->nvlinks == 4 && whole->persistent && !whole->exclusive);
+}
+
+static void write_readings(const char *path, const char *lines)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(lines, file);
+    fclose(file);
+}
+
+Test(inventory, a_gpu_is_read)
+{
+    struct tmpdir folder = tmpdir_make();
+    struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
+    struct gpu_reading now;
+    const char *path = tmpdir_path(&folder, "readings");
+    setenv("FAKE_NVML_READINGS", path, 1);
+    setenv("FAKE_NVML_DIVIDED", "1", 1);
+    write_readings(path, "");
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    struct nvml *nvml = nvml_open(NULL);
+    cr_assert_not_null(nvml);
+    cr_assert_eq(nvml_gpus(nvml, gpus, INVENTORY_GPUS_MAX), 3);
+    cr_assert(nvml_read(nvml, &gpus[0], &now));
+    cr_expect(now.xid == 0 && now.slowed == 0 && now.used_percent == 0 && now.ecc_errors == 0);
+    write_readings(path, "0 used 87\n0 memory 512\n0 celsius 71\n0 watts 640\n0 ecc 3\n"
+                         "0 slow 68\n0 xid 48\n1 celsius 55\n1 memory 64\n");
+    cr_assert(nvml_read(nvml, &gpus[0], &now));
+    cr_expect_eq(now.used_percent, 87);
+    cr_expect_eq(now.memory_used_bytes, 512 << 20);
+    cr_expect(now.temperature_c == 71 && now.power_w == 640 && now.ecc_errors == 3);
+    cr_expect_eq(now.slowed, GPU_SLOWED_HEAT | GPU_SLOWED_POWER);
+    cr_expect_eq(now.xid, 48);
+    cr_assert(nvml_read(nvml, &gpus[0], &now));
+    cr_expect_eq(now.xid, 48, "it is told once, and kept");
+    cr_assert(nvml_read(nvml, &gpus[2], &now));
+    cr_expect_eq(now.used_percent, GPU_UNKNOWN, "NVML has none of instances");
+    cr_expect(now.temperature_c == 55 && now.memory_used_bytes == 64 << 20 && now.xid == 0);
+    write_readings(path, "0 lost 1\n");
+    cr_expect_not(nvml_read(nvml, &gpus[0], &now));
+    cr_expect(nvml_read(nvml, &gpus[1], &now));
+    nvml_close(nvml);
+    tmpdir_remove(&folder);
 }
 
 Test(inventory, labels_are_sorted_replaced_and_bounded)

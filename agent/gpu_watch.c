@@ -1,0 +1,137 @@
+#include "agent/gpu_watch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/device/nvml.h"
+
+struct gpu_watch {
+    struct loop *loop;
+    const struct log *log;
+    struct loop_timer timer;
+    struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
+    int count;
+    struct nvml *nvml; /* the reading thread's, opened by the first reading */
+    struct {
+        struct gpu_reading reading;
+        bool there;
+    } next[INVENTORY_GPUS_MAX], latest[INVENTORY_GPUS_MAX]; /* `next` is the reading thread's */
+    bool fresh;                                             /* no report had `latest` yet */
+    bool reading;                                           /* a reading is under way */
+    bool orphaned;                                          /* it frees the watch */
+};
+
+static void drop(struct gpu_watch *watch)
+{
+    nvml_close(watch->nvml);
+    free(watch);
+}
+
+static void read_all(void *arg)
+{
+    struct gpu_watch *watch = arg;
+    if (!watch->nvml)
+        watch->nvml = nvml_open(NULL);
+    for (int i = 0; i < watch->count; i++)
+        watch->next[i].there =
+            watch->nvml && nvml_read(watch->nvml, &watch->gpus[i], &watch->next[i].reading);
+}
+
+/* What an administrator has to hear of, once. */
+static void tell_changes(const struct gpu_watch *watch)
+{
+    for (int i = 0; i < watch->count; i++) {
+        const char *uuid = watch->gpus[i].uuid;
+        bool there = watch->next[i].there;
+        int xid = watch->next[i].reading.xid;
+        if (!there && watch->latest[i].there)
+            log_warn(watch->log, "a GPU cannot be read any more", log_str("gpu", uuid));
+        if (there && xid && xid != watch->latest[i].reading.xid)
+            log_warn(watch->log, "the driver reported a critical error of a GPU (Xid)",
+                     log_str("gpu", uuid), log_int("xid", xid));
+    }
+}
+
+static void begin(void *arg);
+
+static void on_read(void *arg)
+{
+    struct gpu_watch *watch = arg;
+    watch->reading = false;
+    if (watch->orphaned) {
+        drop(watch);
+        return;
+    }
+    tell_changes(watch);
+    memcpy(watch->latest, watch->next, sizeof(watch->latest));
+    watch->fresh = true;
+    loop_timer_set(watch->loop, &watch->timer, loop_now_ms(watch->loop) + GPU_WATCH_EVERY_MS, begin,
+                   watch);
+}
+
+static void begin(void *arg)
+{
+    struct gpu_watch *watch = arg;
+    watch->reading = true;
+    loop_offload(watch->loop, read_all, on_read, watch);
+}
+
+struct gpu_watch *gpu_watch_new(struct loop *loop, const struct inventory *inventory,
+                                const struct log *log)
+{
+    struct gpu_watch *watch = inventory->gpus_count ? calloc(1, sizeof(*watch)) : NULL;
+    if (!watch)
+        return NULL;
+    watch->loop = loop;
+    watch->log = log;
+    watch->count = inventory->gpus_count;
+    memcpy(watch->gpus, inventory->gpus, sizeof(watch->gpus));
+    begin(watch);
+    return watch;
+}
+
+void gpu_watch_free(struct gpu_watch *watch)
+{
+    if (!watch)
+        return;
+    loop_timer_cancel(watch->loop, &watch->timer);
+    watch->orphaned = true;
+    if (!watch->reading)
+        drop(watch);
+}
+
+static void fill(Muster__GpuReading *to, const struct gpu_reading *from)
+{
+    if (from->used_percent >= 0) {
+        to->used_percent_known_case = MUSTER__GPU_READING__USED_PERCENT_KNOWN_USED_PERCENT;
+        to->used_percent = (uint32_t)from->used_percent;
+    }
+    to->memory_used_bytes = from->memory_used_bytes > 0 ? (uint64_t)from->memory_used_bytes : 0;
+    to->temperature_c = from->temperature_c > 0 ? (uint32_t)from->temperature_c : 0;
+    to->power_w = from->power_w > 0 ? (uint32_t)from->power_w : 0;
+    to->ecc_errors = from->ecc_errors > 0 ? (uint64_t)from->ecc_errors : 0;
+    to->xid = (uint32_t)from->xid;
+    to->slowed_by_power = from->slowed & GPU_SLOWED_POWER;
+    to->slowed_by_heat = from->slowed & GPU_SLOWED_HEAT;
+}
+
+bool gpu_watch_fill(struct gpu_watch *watch, struct arena *arena, Muster__NodeReport *report)
+{
+    if (!watch || !watch->fresh)
+        return true;
+    size_t count = (size_t)watch->count;
+    Muster__GpuReading *all = arena_array(arena, count, sizeof(*all));
+    report->gpus = arena_array(arena, count, sizeof(all));
+    if (!all || !report->gpus)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        muster__gpu_reading__init(&all[i]);
+        all[i].lost = !watch->latest[i].there;
+        if (watch->latest[i].there)
+            fill(&all[i], &watch->latest[i].reading);
+        report->gpus[i] = &all[i];
+    }
+    report->n_gpus = count;
+    watch->fresh = false;
+    return true;
+}

@@ -1,0 +1,91 @@
+#include "cli/gpu_text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/buf.h"
+#include "common/base/parse.h"
+#include "common/base/str.h"
+
+/* People ask for "H200". */
+static const char *short_model(const char *model)
+{
+    return str_starts(model, "NVIDIA ") ? model + strlen("NVIDIA ") : model;
+}
+
+const char *gpu_models_text(const Muster__Node *node, char ret[GPU_TEXT_MAX])
+{
+    ret[0] = '\0';
+    for (size_t first = 0, end; first < node->n_gpus; first = end) {
+        const char *model = node->gpus[first]->model;
+        size_t used = strlen(ret);
+        for (end = first; end < node->n_gpus && !strcmp(node->gpus[end]->model, model);)
+            end++;
+        (void)str_printf(ret + used, GPU_TEXT_MAX - used, "%s%zu x %s", used ? ", " : "",
+                         end - first, short_model(model));
+    }
+    return ret;
+}
+
+const char *gpu_used_text(const Muster__Node *node, char ret[GPU_TEXT_MAX])
+{
+    uint32_t sum = 0, count = 0;
+    for (size_t i = 0; i < node->n_gpus; i++) {
+        const Muster__GpuReading *now = node->gpus[i]->now;
+        if (now && !now->lost && now->used_percent_known_case) {
+            sum += now->used_percent;
+            count++;
+        }
+    }
+    (void)str_copy(ret, GPU_TEXT_MAX, "-");
+    if (count)
+        (void)str_printf(ret, GPU_TEXT_MAX, "%u%%", (sum + count / 2) / count);
+    return ret;
+}
+
+const char *gpu_memory_text(const Muster__Node *node, char ret[GPU_TEXT_MAX])
+{
+    char used_text[FORMAT_MAX], whole_text[FORMAT_MAX];
+    uint64_t used = 0, whole = 0;
+    for (size_t i = 0; i < node->n_gpus; i++) {
+        const Muster__GpuReading *now = node->gpus[i]->now;
+        used += now ? now->memory_used_bytes : 0;
+        whole += now ? node->gpus[i]->memory_bytes : 0;
+    }
+    (void)str_copy(ret, GPU_TEXT_MAX, "-");
+    if (whole)
+        (void)str_printf(ret, GPU_TEXT_MAX, "%s/%s", format_bytes(used, used_text),
+                         format_bytes(whole, whole_text));
+    return ret;
+}
+
+static void add(struct buf *text, const char *fault)
+{
+    (void)buf_printf(text, "%s%s", text->size ? ", " : "", fault);
+}
+
+void gpu_tell_faults(const Muster__Node *node, FILE *out)
+{
+    for (size_t i = 0; i < node->n_gpus; i++) {
+        const Muster__Gpu *gpu = node->gpus[i];
+        const Muster__GpuReading *now = gpu->now;
+        struct buf text = {0};
+        if (now && now->lost)
+            add(&text, "cannot be read any more: it fell off the bus, or hangs");
+        if (now && now->xid)
+            (void)buf_printf(&text, "%sthe driver reported Xid %u", text.size ? ", " : "",
+                             now->xid);
+        if (now && now->ecc_errors)
+            (void)buf_printf(&text, "%s%" PRIu64 " uncorrected memory error%s",
+                             text.size ? ", " : "", now->ecc_errors,
+                             now->ecc_errors == 1 ? "" : "s");
+        if (now && now->slowed_by_heat)
+            add(&text, "slowed down by heat");
+        if (now && now->slowed_by_power)
+            add(&text, "slowed down by its power limit");
+        if (text.size)
+            (void)fprintf(out, "%s: GPU %u (%s) %s\n", node->name, gpu->index, gpu->uuid,
+                          buf_cstr(&text));
+        buf_fini(&text);
+    }
+}
