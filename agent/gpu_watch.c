@@ -52,7 +52,7 @@ static void tell_changes(const struct gpu_watch *watch)
     }
 }
 
-static void begin(void *arg);
+static void begin_reading(void *arg);
 
 static void on_read(void *arg)
 {
@@ -65,11 +65,11 @@ static void on_read(void *arg)
     tell_changes(watch);
     memcpy(watch->latest, watch->next, sizeof(watch->latest));
     watch->fresh = true;
-    loop_timer_set(watch->loop, &watch->timer, loop_now_ms(watch->loop) + GPU_WATCH_EVERY_MS, begin,
-                   watch);
+    loop_timer_set(watch->loop, &watch->timer, loop_now_ms(watch->loop) + GPU_WATCH_EVERY_MS,
+                   begin_reading, watch);
 }
 
-static void begin(void *arg)
+static void begin_reading(void *arg)
 {
     struct gpu_watch *watch = arg;
     watch->reading = true;
@@ -86,7 +86,7 @@ struct gpu_watch *gpu_watch_new(struct loop *loop, const struct inventory *inven
     watch->log = log;
     watch->count = inventory->gpus_count;
     memcpy(watch->gpus, inventory->gpus, sizeof(watch->gpus));
-    begin(watch);
+    begin_reading(watch);
     return watch;
 }
 

@@ -78,7 +78,7 @@ void gpu_tell_faults(const Muster__Node *node, FILE *out)
         if (now && now->ecc_errors)
             (void)buf_printf(&text, "%s%" PRIu64 " uncorrected memory error%s",
                              text.size ? ", " : "", now->ecc_errors,
-                             now->ecc_errors == 1 ? "" : "s");
+                             str_plural((int64_t)now->ecc_errors));
         if (now && now->slowed_by_heat)
             add(&text, "slowed down by heat");
         if (now && now->slowed_by_power)

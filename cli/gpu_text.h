@@ -12,7 +12,7 @@ const char *gpu_models_text(const Muster__Node *node, char ret[GPU_TEXT_MAX]); /
 const char *gpu_used_text(const Muster__Node *node, char ret[GPU_TEXT_MAX]);   /* mean, "87%" */
 const char *gpu_memory_text(const Muster__Node *node, char ret[GPU_TEXT_MAX]); /* "1G/141G" */
 
-/* A line for each GPU that somebody should look after: lost, with errors, or slowed down. */
+/* A line for each GPU that needs an administrator: lost, with errors, or slowed down. */
 void gpu_tell_faults(const Muster__Node *node, FILE *out);
 
 #endif

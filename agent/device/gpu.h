@@ -1,5 +1,5 @@
-/* One GPU of this machine, or one instance of a GPU that is divided (MIG), as NVML shows it: what it
- * is, and how it is at a moment. Plain data. */
+/* One GPU of this machine, or one instance of a GPU that is divided (MIG), as NVML shows it: what
+ * it is, and how it is at a moment. Plain data. */
 #ifndef DEVICE_GPU_H
 #define DEVICE_GPU_H
 
@@ -27,13 +27,13 @@ enum gpu_slowed {
     GPU_SLOWED_HEAT = 2,
 };
 
-struct gpu_reading { /* numbers that NVML does not have are GPU_UNKNOWN */
+struct gpu_reading {  /* numbers that NVML does not have are GPU_UNKNOWN */
     int used_percent; /* of time with a kernel running, over NVML's last period (under 1 s) */
     int64_t memory_used_bytes;
     int temperature_c, power_w; /* an instance has its GPU's */
-    int64_t ecc_errors; /* uncorrected ones since the driver was loaded */
-    int xid;            /* the driver's number of the last critical error since nvml_open; 0 */
-    unsigned slowed;    /* of enum gpu_slowed */
+    int64_t ecc_errors;         /* uncorrected ones since the driver was loaded */
+    int xid;         /* the driver's number of the last critical error since nvml_open; 0 */
+    unsigned slowed; /* of enum gpu_slowed */
 };
 
 #endif

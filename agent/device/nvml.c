@@ -191,7 +191,8 @@ static int count_links(const struct nvml *nvml, nvml_device device)
     if (!nvml->link_state)
         return GPU_UNKNOWN;
     for (unsigned int i = 0; i < LINKS_MAX; i++)
-        active += nvml->link_state(device, i, &state) == 0 && state == 1;
+        if (nvml->link_state(device, i, &state) == 0 && state == 1)
+            active++;
     return active;
 }
 

@@ -18,7 +18,7 @@ void nvml_close(struct nvml *nvml); /* NULL is fine */
 
 /* Fill up to `max` GPUs that programs can use, in NVML's order (that of
  * CUDA_DEVICE_ORDER=PCI_BUS_ID), the instances of a divided one in its place; returns their number.
- * Those that cannot be read, or whose compute mode prohibits programs, are left out. */
+ * Those that cannot be read, or that programs may not use by their compute mode, are left out. */
 int nvml_gpus(struct nvml *nvml, struct inventory_gpu *ret, int max);
 
 /* How it is now. False if it cannot be read: it fell off the bus, or hangs. */

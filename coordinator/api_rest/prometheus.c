@@ -30,10 +30,14 @@ static void count_gpus(const struct node *node, struct totals *ret)
 {
     for (int i = 0; i < node->gpus_count; i++) {
         const struct gpu_now *now = &node->gpus[i].now;
-        ret->gpus.read += now->known && !now->lost;
-        ret->gpus.lost += now->lost;
-        ret->gpus.faulty += now->xid || now->ecc_errors;
-        ret->gpus.slowed += now->slowed_by_heat || now->slowed_by_power;
+        if (now->known && !now->lost)
+            ret->gpus.read++;
+        if (now->lost)
+            ret->gpus.lost++;
+        if (now->xid || now->ecc_errors)
+            ret->gpus.faulty++;
+        if (now->slowed_by_heat || now->slowed_by_power)
+            ret->gpus.slowed++;
         if (now->known && !now->lost && now->used_percent >= 0) {
             ret->gpus.percent += (uint64_t)now->used_percent;
             ret->gpus.percents++;

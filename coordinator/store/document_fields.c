@@ -41,15 +41,9 @@ const struct field document_reason_fields[] = {
 };
 
 const struct field document_gpu_fields[] = {
-    FIELD(gpu, INT, index),
-    FIELD(gpu, TEXT, model),
-    FIELD(gpu, TEXT, uuid),
-    FIELD(gpu, I64, memory_bytes),
-    FIELD(gpu, BOOL, instance),
-    FIELD(gpu, BOOL, persistent),
-    FIELD(gpu, BOOL, exclusive),
-    FIELD(gpu, INT, nvlinks),
-    END_OF_FIELDS,
+    FIELD(gpu, INT, index),        FIELD(gpu, TEXT, model),    FIELD(gpu, TEXT, uuid),
+    FIELD(gpu, I64, memory_bytes), FIELD(gpu, BOOL, instance), FIELD(gpu, BOOL, persistent),
+    FIELD(gpu, BOOL, exclusive),   FIELD(gpu, INT, nvlinks),   END_OF_FIELDS,
 };
 
 const struct field document_label_fields[] = {

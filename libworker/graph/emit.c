@@ -45,7 +45,7 @@ void emit_fini(struct emitter *e)
 }
 
 /* *array with a place for one more. False without memory: then the plan is given up at its end, and
- * until then the last item stands for those that are missing. */
+ * until then the last item replaces those that are missing. */
 static bool grow(struct emitter *e, void **array, int count, int *capacity, size_t each)
 {
     void *grown = array_reserve_or_null(*array, count, capacity, each);
@@ -86,7 +86,7 @@ int emit_value(struct emitter *e, const struct wk_tensor *tensor, enum wk_dtype 
     return append_value(e, &value);
 }
 
-/* Places for the first of each kind, so that later ones have something that stands for them. */
+/* Places for the first of each kind, so that there is one to replace later ones. */
 static bool has_first(struct emitter *e)
 {
     static const struct wk_tensor nothing = {.dims = 1};
@@ -140,7 +140,7 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
     return error_set(err, rc, "no memory to plan the model");
 }
 
-/* The view is of as many rows as there are positions, so of other rows when some came before. */
+/* The view has as many rows as there are positions, so other ones when some are before. */
 static bool follows_position(const struct wk_tensor *tensor)
 {
     while (tensor->node && tensor->node->row != &op_prefix)
