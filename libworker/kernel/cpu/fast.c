@@ -144,7 +144,7 @@ static void gemm_low(struct kernel_room *room, const struct kernel_gemm_low *g)
     if (g->m <= 0 || g->n <= 0 || (room->library && onednn_gemm(room->library, g)))
         return;
     if (few_rows(g)) {
-        few_product(g, room->a, TILE_M * TILE_K / FEW_ROWS);
+        few_product(g, room->a, TILE_M * TILE_K / FEW_TURNED);
         return;
     }
     for (int64_t j = 0; j < g->n; j += TILE_N) {

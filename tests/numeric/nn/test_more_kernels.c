@@ -288,12 +288,12 @@ Test(kernels, windows_of_an_image)
     fixture_every_build(check_windows);
 }
 
-/* Sizes on both sides of the tiles, strides wider than rows; bf16 by the library where there is
- * one. */
+/* Sizes on both sides of the tiles and of few rows, strides wider than rows; bf16 by the library
+ * where there is one. */
 static void check_gemm_low(const struct kernel_table *fast, const struct kernel_table *plain)
 {
-    static const int64_t sizes[][3] = {
-        {1, 1, 1}, {3, 5, 7}, {65, 66, 31}, {150, 20, 300}, {9, 530, 6}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 5, 7},      {32, 70, 33},
+                                       {65, 66, 31}, {150, 20, 300}, {9, 530, 6}};
     enum { SIDE = 540, COUNT = SIDE * SIDE };
     float *x = fixture_normal("x", COUNT, 1), *c = fixture_normal("c", COUNT, 1);
     uint16_t *a = malloc(COUNT * 2), *b = malloc(COUNT * 2);
