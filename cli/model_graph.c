@@ -110,46 +110,81 @@ void model_graph_table(const struct model_view *view)
     table_fini(&table);
 }
 
+/* The text of a tensor begins with its name. */
 static void dot_tensor(const struct wk_tensor *tensor)
 {
+    static const char *const shapes[] = {[TENSOR_INPUT] = "oval",
+                                         [TENSOR_PARAM] = "note",
+                                         [TENSOR_BUFFER] = "box3d",
+                                         [TENSOR_VALUE] = "box"};
     char text[TENSOR_TEXT_MAX];
-    printf("  t%d [shape=%s, label=\"%s\\n%s\"];\n", tensor->id,
-           tensor->kind == TENSOR_PARAM ? "note" : "oval", tensor->name, tensor_text(tensor, text));
+    printf("    t%d [shape=%s, style=solid, label=\"%s\\n%s\"];\n", tensor->id,
+           shapes[tensor->kind], tensor->name,
+           tensor_text(tensor, text) + strlen(tensor->name) + 1);
 }
 
-static void dot_edge(const struct wk_tensor *from, const struct node *to)
+static void dot_node(const struct node *node, const struct node_pass *pass)
 {
-    if (from->kind == TENSOR_VALUE)
-        printf("  n%d -> n%d;\n", from->node->id, to->id);
-    else
+    printf("    n%d [label=\"%s\"%s];\n", node->id, node->row->name,
+           pass->again ? ", style=\"rounded,dashed\"" : "");
+}
+
+/* What is made or held in a block. */
+static void dot_block(const struct model_view *view, int block)
+{
+    const struct wk_graph *graph = view->graph;
+    printf("  subgraph cluster_%d {\n    label=\"%s\";\n", block, block_name(graph, block));
+    for (int i = 0; i < graph->n_tensors; i++) {
+        const struct wk_tensor *tensor = graph->tensors[i];
+        if (tensor->block == block && tensor->name && tensor->kind != TENSOR_INPUT)
+            dot_tensor(tensor);
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (graph->nodes[i]->block == block)
+            dot_node(graph->nodes[i], &view->pass->nodes[i]);
+    }
+    printf("  }\n");
+}
+
+static void dot_edge(const struct model_view *view, const struct wk_tensor *from,
+                     const struct node *to)
+{
+    char shape[TENSOR_TEXT_MAX];
+    if (from->kind != TENSOR_VALUE)
         printf("  t%d -> n%d;\n", from->id, to->id);
+    else
+        printf("  n%d -> n%d [label=\" %s %s\"];\n", from->node->id, to->id, shape_of(from, shape),
+               wk_dtype_name(view->pass->nodes[from->node->id].type));
+}
+
+static void dot_results(const struct wk_graph *graph)
+{
+    for (int i = 0; i < graph->n_losses; i++)
+        printf("  l%d [shape=oval, style=bold, label=\"%s\"];\n  n%d -> l%d;\n", i,
+               graph->losses[i].name, graph->losses[i].losses->node->id, i);
 }
 
 /* The graphs are of libworker's own models, whose names need no escapes. */
 void model_graph_dot(const struct model_view *view)
 {
     const struct wk_graph *graph = view->graph;
-    printf("digraph \"%s\" {\n  rankdir=TB;\n  node [shape=box, fontsize=10];\n", graph->name);
-    for (int i = 0; i < graph->n_tensors; i++)
-        if (graph->tensors[i]->kind != TENSOR_VALUE)
-            dot_tensor(graph->tensors[i]);
-    for (int block = 0; block < graph->n_blocks; block++) {
-        printf("  subgraph cluster_%d {\n    label=\"%s\";\n", block, block_name(graph, block));
-        for (int i = 0; i < graph->n_nodes; i++) {
-            const struct node *node = graph->nodes[i];
-            char shape[TENSOR_TEXT_MAX];
-            const struct node_pass *pass = &view->pass->nodes[i];
-            if (node->block == block)
-                printf("    n%d [label=\"%s\\n%s %s\"%s];\n", node->id, node->row->name,
-                       shape_of(node->out[0], shape), wk_dtype_name(pass->type),
-                       pass->again ? ", style=dashed" : "");
-        }
-        printf("  }\n");
-    }
-    for (int i = 0; i < graph->n_nodes; i++)
-        for (int k = 0; k < graph->nodes[i]->n_in; k++)
+    printf("digraph \"%s\" {\n  rankdir=TB;\n  nodesep=0.2;\n  ranksep=0.3;\n"
+           "  graph [style=\"rounded,filled\", color=\"#b0b0b0\", fillcolor=\"#f6f6f6\", "
+           "fontname=Helvetica, fontsize=11];\n"
+           "  node [shape=box, style=rounded, fontname=Helvetica, fontsize=10];\n"
+           "  edge [fontname=Helvetica, fontsize=8, color=\"#606060\", arrowsize=0.6];\n",
+           graph->name);
+    for (int i = 0; i < graph->n_inputs; i++)
+        dot_tensor(graph->inputs[i]);
+    for (int block = 0; block < graph->n_blocks; block++)
+        dot_block(view, block);
+    for (int i = 0; i < graph->n_nodes; i++) {
+        for (int k = 0; k < graph->nodes[i]->n_in; k++) {
             if (graph->nodes[i]->in[k])
-                dot_edge(graph->nodes[i]->in[k], graph->nodes[i]);
+                dot_edge(view, graph->nodes[i]->in[k], graph->nodes[i]);
+        }
+    }
+    dot_results(graph);
     printf("}\n");
 }
 

@@ -50,7 +50,7 @@ def test_types_and_what_is_computed_again_are_those_of_training():
     assert {o["type"] for o in by_name(plain, "attention")} == {"f32"} and not any(o["again"] for o in by_name(plain, "gelu"))
     assert {(o["type"], o["products"]) for o in by_name(narrow, "attention")} == {("bf16", "bf16")}
     assert all(o["again"] for o in by_name(narrow, "gelu")) and not any(o["again"] for o in by_name(narrow, "linear"))
-    dashed = [line for line in model("show", *GPT, "--dot", "--recompute", "operations").stdout.splitlines() if "style=dashed" in line]
+    dashed = [line for line in model("show", *GPT, "--dot", "--recompute", "operations").stdout.splitlines() if 'style="rounded,dashed"' in line]
     assert len(dashed) == sum(o["again"] for block in narrow["blocks"] for o in block["operations"])
 
 
@@ -59,9 +59,11 @@ def test_a_drawing_has_every_operation_once():
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert done.returncode == 0 and lines[0] == 'digraph "gpt" {' and lines[-1] == "}" and done.stdout.count("{") == done.stdout.count("}")
     nodes = {line.split()[0] for line in lines if line[1:2].isdigit() and "label=" in line}
-    edges = [line.rstrip(";").split(" -> ") for line in lines if " -> " in line]
+    edges = [line.rstrip(";").split(" [")[0].split(" -> ") for line in lines if " -> " in line]
     assert len([n for n in nodes if n.startswith("n")]) == sum(len(b["operations"]) for b in answer("show", *GPT)["blocks"])
     assert edges and all(end in nodes for edge in edges for end in edge)
+    assert all("[label=" in line for line in lines if line.startswith("n") and " -> n" in line), "values have their shapes along the arrows"
+    assert done.stdout.count("shape=note") == done.stdout.count(".weight\\n[") + done.stdout.count(".bias\\n[")
 
 
 def test_an_estimate_follows_strategy_type_batch_and_world():

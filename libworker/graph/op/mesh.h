@@ -18,8 +18,10 @@ static inline struct wk_tensor *mesh_node(const struct op_row *row, struct wk_te
                                           const char *axis)
 {
     if (x && axis && strcmp(axis, "dp") != 0)
-        return graph_refuse(x->graph, "%s: there is no mesh axis %.16s; there is dp", row->name,
-                            axis);
+        return graph_refuse(x->graph,
+                            "%s: there is no group for mesh axis %.16s: ranks share the batch, "
+                            "and dp (or NULL) is all of them",
+                            row->name, axis);
     return graph_add(&(struct node_request){.row = row, .n_in = 1, .in = {x}});
 }
 
