@@ -13,16 +13,33 @@ static const char *short_model(const char *model)
     return str_starts(model, "NVIDIA ") ? model + strlen("NVIDIA ") : model;
 }
 
+static size_t count_like(const Muster__Node *node, size_t first)
+{
+    size_t count = 0;
+    for (size_t i = first; i < node->n_gpus; i++) {
+        if (!strcmp(node->gpus[i]->model, node->gpus[first]->model))
+            count++;
+    }
+    return count;
+}
+
+static bool is_first(const Muster__Node *node, size_t i)
+{
+    for (size_t before = 0; before < i; before++) {
+        if (!strcmp(node->gpus[before]->model, node->gpus[i]->model))
+            return false;
+    }
+    return true;
+}
+
 const char *gpu_models_text(const Muster__Node *node, char ret[GPU_TEXT_MAX])
 {
     ret[0] = '\0';
-    for (size_t first = 0, end; first < node->n_gpus; first = end) {
-        const char *model = node->gpus[first]->model;
+    for (size_t i = 0; i < node->n_gpus; i++) {
         size_t used = strlen(ret);
-        for (end = first; end < node->n_gpus && !strcmp(node->gpus[end]->model, model);)
-            end++;
-        (void)str_printf(ret + used, GPU_TEXT_MAX - used, "%s%zu x %s", used ? ", " : "",
-                         end - first, short_model(model));
+        if (is_first(node, i))
+            (void)str_printf(ret + used, GPU_TEXT_MAX - used, "%s%zu x %s", used ? ", " : "",
+                             count_like(node, i), short_model(node->gpus[i]->model));
     }
     return ret;
 }
