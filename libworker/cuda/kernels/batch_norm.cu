@@ -93,12 +93,12 @@ channel_mean_of(const struct gpu_statistics &s, int64_t channels, int64_t c)
 static __device__ __forceinline__ void sums_add(const struct sums_args &a, int64_t at,
                                                 struct channel_mean mean, double ret[2])
 {
-    float x = value_read(a.c.x, at);
     if (a.kind == SUM_X) {
-        ret[0] += (double)x;
+        ret[0] += (double)value_read(a.c.x, at);
         return;
     }
-    float off = from_mean(x, mean), dy = a.kind == SUM_PRODUCTS ? a.dout[at] : 1.0f;
+    float off = a.c.x.at ? from_mean(value_read(a.c.x, at), mean) : 0.0f,
+          dy = a.kind == SUM_PRODUCTS ? a.dout[at] : 1.0f;
     ret[0] += a.kind == SUM_PRODUCTS ? (double)dy : (double)off;
     ret[1] += a.kind == SUM_PRODUCTS ? (double)dy * (double)off : (double)off * (double)off;
 }
@@ -201,8 +201,9 @@ static __device__ __forceinline__ double element_or(const float *vector, int64_t
 static __device__ __forceinline__ double rstd_of(const struct gpu_statistics &s, int64_t channels,
                                                  int64_t c)
 {
-    double variance = s.trains ? element_or(s.squares, c, 0) / count_of(s.sums, channels)
-                               : element_or(s.variance, c, 1);
+    double variance = element_or(s.trains ? s.squares : s.variance, c, 1);
+    if (s.trains && s.sums)
+        variance /= count_of(s.sums, channels);
     return 1 / sqrt(variance + (double)s.epsilon);
 }
 

@@ -56,6 +56,7 @@ struct gpu_statistics {
 void gpu_batch_norm(const struct gpu_channels *c, const struct gpu_statistics *s,
                     struct gpu_value out, cudaStream_t stream);
 
+/* x and the statistics are missing where only the bias has a gradient. */
 struct gpu_batch_norm_gradients {
     const float *dout;
     struct gpu_gradient dx, dsums, dsquares, dweight, dbias;

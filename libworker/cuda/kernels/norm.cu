@@ -145,10 +145,12 @@ static __device__ __forceinline__ void row_back(const struct gpu_norm &n,
 {
     for (int64_t at = 0; at < n.width; at += span_step()) {
         struct span s = span_at(at, n.width);
-        float x[SPAN], dy[SPAN], weight[SPAN];
-        span_read(s, n.x, row * n.width, x);
+        float x[SPAN] = {0}, dy[SPAN], weight[SPAN] = {0};
         span_read(s, floats_value(d.dout), row * n.width, dy);
-        vector_read(s, n, each, n.weight, row, weight);
+        if (n.x.at) {
+            span_read(s, n.x, row * n.width, x);
+            vector_read(s, n, each, n.weight, row, weight);
+        }
         GPU_UNROLL
         for (int j = 0; j < SPAN; j++) {
             float normal = (x[j] - r.mean) * r.rstd;
@@ -176,7 +178,9 @@ __global__ void norm_rows_back(struct gpu_norm n, struct gpu_norm_gradients d, s
         sums[i] = 0;
     __syncthreads();
     for (int64_t row = blockIdx.x; row < n.rows; row += gridDim.x) {
-        struct row_slopes r = slopes_of(n, d.dout, each, row, room);
+        struct row_slopes r = {0, 0, 0, 0}; /* x is missing where only the bias is trained */
+        if (n.x.at)
+            r = slopes_of(n, d.dout, each, row, room);
         row_back(n, d, each, row, r, sums);
     }
     __syncthreads();
@@ -211,8 +215,8 @@ __global__ void norm_channels(struct gpu_norm n, struct gpu_norm_gradients d, st
     for (int64_t i = threadIdx.x; i < samples * n.each; i += blockDim.x) {
         int64_t sample = divide(each, i), row = sample * n.groups + group;
         int64_t at = (sample * channels + channel) * n.each + (i - sample * n.each);
-        float normal = (value_read(n.x, at) - n.mean[row]) * n.rstd[row];
-        along += d.dout[at] * normal;
+        if (n.x.at)
+            along += d.dout[at] * ((value_read(n.x, at) - n.mean[row]) * n.rstd[row]);
         sum += d.dout[at];
     }
     row_sums(&along, &sum, room);

@@ -28,7 +28,8 @@ struct gpu_norm {
     int64_t each;        /* elements of a channel; 1 but for group norm */
     float epsilon;
     bool centred;                  /* there is a mean: all but RMS norm */
-    struct gpu_value x;            /* [rows, width] */
+    struct gpu_value x;            /* [rows, width]; backward it, weight and statistics may be
+                                    * missing, if only the bias has a gradient */
     struct gpu_value parts[2];     /* forward: x becomes their sum first; missing: x is there */
     struct gpu_value weight, bias; /* [groups * width / each]; bias may be missing */
     float *mean, *rstd;            /* [rows]: written forward, read backward */

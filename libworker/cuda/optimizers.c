@@ -1,0 +1,118 @@
+/* Updates of optimizers on a GPU (optim/launches.h): a launch for each flat range. */
+#include "libworker/cuda/kernels/factored.h"
+#include "libworker/cuda/kernels/update.h"
+#include "libworker/cuda/launch.h"
+#include "libworker/optim/launches.h"
+
+enum { ROW, COL, VECTOR }; /* Adafactor's states */
+
+_Static_assert(FACTORED_ROOM * sizeof(double) <= CUDA_SCRATCH_BYTES, "sums fit a queue's scratch");
+
+static struct gpu_copy copy_of(const struct copy_args *copy)
+{
+    return (struct gpu_copy){.low = copy->low,
+                             .type = copy->type,
+                             .by_chance = copy->stochastic,
+                             .noise = copy->noise,
+                             .first = copy->first};
+}
+
+static struct gpu_factor factor_of(const struct update_args *a)
+{
+    const struct verdict_values *v = a->verdict;
+    return (struct gpu_factor){
+        .scale = v ? &v->scale : NULL, .applies = v ? &v->applies : NULL, .value = a->scale};
+}
+
+static struct gpu_value grads_of(const struct update_args *a)
+{
+    if (a->whole.grads)
+        return (struct gpu_value){(void *)(uintptr_t)a->whole.grads, WK_F32};
+    return (struct gpu_value){(void *)(uintptr_t)a->low_grads, a->low_type};
+}
+
+static struct gpu_update update_of(const struct update_args *a)
+{
+    return (struct gpu_update){.count = (int64_t)a->whole.count,
+                               .params = a->whole.params,
+                               .grads = grads_of(a),
+                               .state = {a->whole.state[0], a->whole.state[1]},
+                               .factor = factor_of(a),
+                               .copy = copy_of(&a->copy)};
+}
+
+/* A range that does not move has its copy rewritten all the same. True: it moves. */
+static bool copy_or_move(const struct update_args *a, cudaStream_t stream)
+{
+    struct gpu_update update = update_of(a);
+    if (!a->moves)
+        gpu_copy_params(&update, stream);
+    return a->moves;
+}
+
+static void run_adamw(const void *args, struct cuda_queue *queue)
+{
+    const struct update_args *a = args;
+    struct gpu_update update = update_of(a);
+    if (copy_or_move(a, queue->stream))
+        gpu_adamw(&a->numbers.adamw, &update, queue->stream);
+}
+
+static void run_sgd(const void *args, struct cuda_queue *queue)
+{
+    const struct update_args *a = args;
+    struct gpu_update update = update_of(a);
+    if (copy_or_move(a, queue->stream))
+        gpu_sgd(&a->numbers.sgd, &update, queue->stream);
+}
+
+static void run_lion(const void *args, struct cuda_queue *queue)
+{
+    const struct update_args *a = args;
+    struct gpu_update update = update_of(a);
+    if (copy_or_move(a, queue->stream))
+        gpu_lion(&a->numbers.lion, &update, queue->stream);
+}
+
+static void run_adafactor(const void *args, struct cuda_queue *queue)
+{
+    const struct update_args *a = args;
+    const struct adafactor_numbers *n = &a->numbers.adafactor;
+    struct gpu_update update = update_of(a);
+    struct gpu_factored f = {.rows = n->rows,
+                             .cols = n->cols,
+                             .params = a->whole.params,
+                             .grads = a->whole.grads,
+                             .row = n->is_matrix ? a->numbers.own[ROW] : NULL,
+                             .col = a->numbers.own[n->is_matrix ? COL : VECTOR],
+                             .scratch = a->numbers.scratch,
+                             .room = queue->scratch,
+                             .decay = n->decay,
+                             .epsilon1 = n->epsilon1,
+                             .rate = n->rate,
+                             .weight_decay = n->weight_decay,
+                             .clip = n->clip,
+                             .epsilon2 = n->epsilon2,
+                             .relative = n->relative,
+                             .factor = update.factor};
+    if (!copy_or_move(a, queue->stream))
+        return;
+    gpu_adafactor(&f, queue->stream);
+    gpu_copy_params(&update, queue->stream);
+}
+
+static void run_copy(const void *args, struct cuda_queue *queue)
+{
+    const struct rewrite_args *a = args;
+    struct gpu_update update = {.count = (int64_t)a->count,
+                                .params = (float *)(uintptr_t)a->params,
+                                .copy = copy_of(&a->copy)};
+    gpu_copy_params(&update, queue->stream);
+}
+
+const struct cuda_launch cuda_launch_adam = {.name = "adam", .run = run_adamw};
+const struct cuda_launch cuda_launch_adamw = {.name = "adamw", .run = run_adamw};
+const struct cuda_launch cuda_launch_sgd = {.name = "sgd", .run = run_sgd};
+const struct cuda_launch cuda_launch_lion = {.name = "lion", .run = run_lion};
+const struct cuda_launch cuda_launch_adafactor = {.name = "adafactor", .run = run_adafactor};
+const struct cuda_launch cuda_launch_optim_copy = {.name = OPTIM_COPY, .run = run_copy};

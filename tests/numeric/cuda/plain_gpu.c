@@ -1,0 +1,69 @@
+#include "tests/numeric/cuda/plain_gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/cuda/launch.h"
+#include "libworker/cuda/launch_list.h"
+#include "libworker/device/cpu.h"
+#include "tests/cuda/emulated/emulated.h"
+#include "tests/lib/check.h"
+
+static struct device_ops gpu_ops;
+
+/* Scratch memory has what an earlier launch may have left there: here NaN. */
+static void run_launch(const struct cuda_launch *launch, const void *args)
+{
+    static uint64_t seed;
+    struct cuda_queue queue = {.scratch = malloc(CUDA_SCRATCH_BYTES)};
+    CHECK(queue.scratch);
+    memset(queue.scratch, 0xff, CUDA_SCRATCH_BYTES);
+    emulated_set_seed(++seed);
+    launch->run(args, &queue);
+    free(queue.scratch);
+}
+
+#define X(name)                                                                                    \
+    extern const struct cuda_launch cuda_launch_##name;                                            \
+    static void run_##name(struct queue *queue, const void *args)                                  \
+    {                                                                                              \
+        (void)queue;                                                                               \
+        run_launch(&cuda_launch_##name, args);                                                     \
+    }
+CUDA_LAUNCH_LIST(X)
+#undef X
+
+static const struct {
+    const struct cuda_launch *launch;
+    struct device_kernel kernel;
+} launches[] = {
+#define X(name) {&cuda_launch_##name, {run_##name, NULL}},
+    CUDA_LAUNCH_LIST(X)
+#undef X
+};
+
+static const struct device_kernel *find_kernel(const struct device *device, const char *name)
+{
+    (void)device;
+    for (size_t i = 0; i < sizeof(launches) / sizeof(launches[0]); i++) {
+        if (!strcmp(launches[i].launch->name, name))
+            return &launches[i].kernel;
+    }
+    return NULL;
+}
+
+struct queue *plain_gpu_open(void)
+{
+    struct queue *queue = NULL;
+    CHECK(cpu_open(&queue, NULL) == 0);
+    gpu_ops = *queue->device->ops;
+    gpu_ops.name = gpu_ops.kernels = "cuda";
+    gpu_ops.kernel = find_kernel;
+    queue->device->ops = &gpu_ops;
+    return queue;
+}
+
+void plain_gpu_close(struct queue *queue)
+{
+    cpu_close(queue);
+}

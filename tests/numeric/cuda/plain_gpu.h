@@ -1,0 +1,13 @@
+/* A device of the host's memory that has the module's kernels, emulated: each launch runs to its
+ * end at once. For tests of kernels by their results; the order of queues and memory of its own are
+ * tested over the fake runtime. One at a time. */
+#ifndef NUMERIC_PLAIN_GPU_H
+#define NUMERIC_PLAIN_GPU_H
+
+#include "libworker/device/device.h"
+
+/* A queue on a device of its own. */
+struct queue *plain_gpu_open(void);
+void plain_gpu_close(struct queue *queue);
+
+#endif
