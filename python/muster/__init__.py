@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .sampler import Sampler as Sampler
     from .saving import checkpoint as checkpoint
     from .saving import latest as latest
+    from .saving import saved as saved
     from .stopping import EXIT_STOPPED as EXIT_STOPPED
     from .stopping import grace_left as grace_left
     from .stopping import should_stop as should_stop
@@ -49,7 +50,7 @@ _HOMES: Dict[str, str] = {
     "run": "launch", **dict.fromkeys(("Client", "submit"), "client"),
     **dict.fromkeys(("done", "pause", "place", "progress", "report"), "reporting"),
     **dict.fromkeys(("BatchSampler", "Sampler"), "sampler"),
-    **dict.fromkeys(("checkpoint", "latest"), "saving"),
+    **dict.fromkeys(("checkpoint", "latest", "saved"), "saving"),
     **dict.fromkeys(("EXIT_STOPPED", "grace_left", "should_stop", "stop_reason"), "stopping"),
     **dict.fromkeys(("Work", "Worker"), "worker"),
 }

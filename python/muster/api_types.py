@@ -415,11 +415,16 @@ class OverviewAnswerPlace(TypedDict, total=False):
     job: Job
 
 
-class Gpu(TypedDict):
+class Gpu(TypedDict, total=False):
     index: int
     model: str
     memory_bytes: str
     uuid: str
+    instance: bool
+    nvlinks: Optional[int]
+    persistent: bool
+    exclusive: bool
+    now: GpuReading
 
 
 class NodeUse(TypedDict):
@@ -525,6 +530,18 @@ class MetricPoint(TypedDict):
     step: str
     value: Union[float, str]
     wall_ms: str
+
+
+class GpuReading(TypedDict):
+    used_percent: Optional[int]
+    memory_used_bytes: str
+    temperature_c: int
+    power_w: int
+    ecc_errors: str
+    xid: int
+    slowed_by_power: bool
+    slowed_by_heat: bool
+    lost: bool
 
 
 class TrainingMesh(TypedDict, total=False):

@@ -76,6 +76,14 @@ def checkpoint(path: AnyPath, step: Optional[int] = None, *, shared: bool = Fals
         parts.end()
 
 
+def saved(path: AnyPath, step: Optional[int] = None) -> None:
+    """Tell Muster of a checkpoint that another library wrote and finished: its files are synced, then it is
+    one to resume from. One rank calls it. Aborted if this generation is over."""
+    target = Path(os.path.abspath(path))
+    sync(target)
+    _whole(agent(), target, step)
+
+
 def latest(folder: Optional[AnyPath] = None) -> Optional[Path]:
     """The newest whole checkpoint to resume from, or None. Under Muster those that the coordinator
     knows; outside, the newest folder in `folder` that a block of `checkpoint` could have made."""

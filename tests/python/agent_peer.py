@@ -24,9 +24,9 @@ def wait_for(what, probe, seconds=20.0):
 
 class AgentPeer:
     """`answers`: what a request of each kind gets, a dict or a function of the message. `deaf`: it accepts and does not read
-    before `listens` is set."""
+    before `listens` is set. `with_board_of`: another peer, as agents of the ranks of one job share their board."""
 
-    def __init__(self, path=None, hello=None, answers=None, deaf=False):
+    def __init__(self, path=None, hello=None, answers=None, deaf=False, with_board_of=None):
         self.path = path or os.path.join(tempfile.mkdtemp(prefix="m"), "s")
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         self.hello = {**HELLO, **(hello or {})}
@@ -35,8 +35,8 @@ class AgentPeer:
         if not deaf:
             self.listens.set()
         self.heard, self.garbage, self.stacks = [], [], b""
-        self.board = {}
-        self.changed = threading.Condition()
+        self.board = with_board_of.board if with_board_of else {}
+        self.changed = with_board_of.changed if with_board_of else threading.Condition()
         self.connections = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)

@@ -102,7 +102,7 @@ class WhereNobodyReads(Case):
 
     def test_a_long_line_is_dropped_and_counted(self):
         peer = self.peer()
-        agents.agent().note({"do": "pause", "why": "x" * 100_000})
+        agents.agent().note({"do": "pause", "why": "x" * 40_000})
         muster.report(1)
         wait_for("the step", lambda: peer.of("step"))
         self.assertEqual((peer.of("pause"), peer.garbage, dropped()), ([], [], 1))

@@ -1,5 +1,4 @@
 """The Python package in jobs: what it says to the real agent becomes the job's progress, checkpoints and end."""
-import json
 import os
 import textwrap
 
