@@ -27,7 +27,9 @@
     X(parallel_compact)      \
     X(parallel_narrow)       \
     X(parallel_narrow_model) \
+    X(parallel_note_stop)    \
     X(parallel_scale)        \
+    X(parallel_sum_ranks)    \
     X(parallel_widen)        \
     X(sgd)
 /* clang-format on */

@@ -72,7 +72,7 @@ void rank_sums(struct queue *queue, const struct rank_sums_args *args)
         {args->out, args->count * wk_dtype_bytes(args->out_type), DEVICE_WRITE},
     };
     insist((args->type == WK_F64) == (args->out_type == WK_F64));
-    queue_launch(queue, &(struct device_launch){.name = "sum in rank order",
+    queue_launch(queue, &(struct device_launch){.name = PARALLEL_SUM_RANKS,
                                                 .run = run_sums,
                                                 .args = args,
                                                 .args_bytes = sizeof(*args),
@@ -91,7 +91,7 @@ static void run_note(struct queue *queue, const void *args)
 void note_stop(struct queue *queue, const struct note_stop_args *args)
 {
     const struct device_range range = {args->finite, sizeof(*args->finite), DEVICE_UPDATE};
-    queue_launch(queue, &(struct device_launch){.name = "note a stop",
+    queue_launch(queue, &(struct device_launch){.name = PARALLEL_NOTE_STOP,
                                                 .run = run_note,
                                                 .args = args,
                                                 .args_bytes = sizeof(*args),

@@ -1,7 +1,7 @@
-/* Launches of the wires (wires.h), on memory of a queue's device. A device with kernels of its own
- * finds them by these names and arguments. One thread.
+/* Launches of the wires (wires.h), on memory of a queue's device: their names and their arguments.
+ * Devices with kernels of their own find them by name (device/kernels.h). One thread.
  *
- * "sum in rank order": out[count] = rows[0] + rows[1] + … + rows[world - 1], each [count]. f32, f16
+ * PARALLEL_SUM_RANKS: out[count] = rows[0] + rows[1] + … + rows[world - 1], each [count]. f32, f16
  * and bf16 are summed in float and rounded once, to nearest even; f64 in double.
  */
 #ifndef PARALLEL_RANK_SUMS_H
@@ -15,6 +15,9 @@
 
 struct queue;
 
+#define PARALLEL_SUM_RANKS "sum in rank order"
+#define PARALLEL_NOTE_STOP "note a stop"
+
 struct rank_sums_args {
     const void *rows; /* [world, count] of `type` */
     void *out;        /* [count] of `out_type`; apart from rows */
@@ -25,7 +28,7 @@ struct rank_sums_args {
 };
 void rank_sums(struct queue *queue, const struct rank_sums_args *args);
 
-/* "note a stop": if *stop is not 0, *finite = 0. */
+/* PARALLEL_NOTE_STOP: if *stop is not 0, *finite = 0. */
 struct note_stop_args {
     const _Atomic int *stop; /* pinned; any thread writes it */
     double *finite;

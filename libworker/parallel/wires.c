@@ -7,6 +7,7 @@
 #include <worker/error.h>
 
 #include "common/base/assert.h"
+#include "libworker/device/kernels.h"
 #include "libworker/parallel/rank_sums.h"
 #include "libworker/parallel/wires_watch.h"
 
@@ -35,12 +36,36 @@ struct wires {
     int n;
 };
 
+/* Why the ranks have no wires. */
+static void remark(const struct wires_options *options, const char *why)
+{
+    struct error sentence = {0};
+    if (!options->remark)
+        return;
+    (void)error_set(&sentence, WK_EUNAVAILABLE,
+                    "data between the ranks passes through the hosts: %s", why);
+    options->remark(options->arg, sentence.text);
+}
+
+/* Whether the device has the kernels that wires need; a remark says which one it has not. */
+static bool has_kernels(const struct device *device, const struct wires_options *options)
+{
+    static const char *const needed[] = {PARALLEL_SUM_RANKS, PARALLEL_NOTE_STOP};
+    struct error why = {0};
+    for (int i = 0; i < 2; i++)
+        if (device_kernel_need(device, "launch", needed[i], &why)) {
+            remark(options, why.text);
+            return false;
+        }
+    return true;
+}
+
 int wires_new(struct queue *queue, const struct wires_options *options, struct wires **ret,
               struct error *err)
 {
     struct device *device = queue_device(queue);
     *ret = NULL;
-    if (device_host_reads(device))
+    if (device_host_reads(device) || !has_kernels(device, options))
         return 0;
     struct wires *wires = calloc(1, sizeof(*wires));
     if (!wires)
@@ -80,12 +105,6 @@ void wires_free(struct wires *wires)
     free(wires);
 }
 
-static void remark(struct wires *wires, const char *sentence)
-{
-    if (wires->options.remark)
-        wires->options.remark(wires->options.arg, sentence);
-}
-
 /* rc, with the communicator's sentence; 0 stays. */
 static int outcome(struct wk_comm *comm, int rc, struct error *err)
 {
@@ -106,7 +125,7 @@ static void find(struct wires *wires, struct version *ret)
     if (wires->ops && !wires->unusable && wires->ops->find(wires->device, ret->text, &why)) {
         *ret = (struct version){0};
         wires->unusable = true;
-        remark(wires, why.text);
+        remark(&wires->options, why.text);
     }
 }
 
@@ -124,8 +143,7 @@ static int compare(struct wires *wires, struct wk_comm *comm, bool *ret_alike, s
         alike = alike && memcmp(&all[rank], &own, sizeof(own)) == 0;
     free(all);
     if (!rc && *own.text && !alike && !wires->remarked) {
-        remark(wires, "the ranks' devices have different collectives, or some have none: data "
-                      "between the ranks passes through the hosts");
+        remark(&wires->options, "the ranks' devices have different collectives, or some have none");
         wires->remarked = true;
     }
     *ret_alike = alike;
@@ -145,7 +163,7 @@ static int share_id(struct wires *wires, struct wk_comm *comm, struct offer *ret
     if (wk_comm_rank(comm) == 0)
         ret->code = wires->ops->id(wires->device, ret->id, &why);
     if (*why.text)
-        remark(wires, why.text);
+        remark(&wires->options, why.text);
     int rc = wk_broadcast(comm, ret, sizeof(*ret), WK_U8, 0, NULL);
     return outcome(comm, rc, err);
 }
@@ -165,9 +183,7 @@ static int await(struct wires *wires, const struct watched *w, int *ret_lost, st
     int rc = wires->ops->ready(w->wire, why);
     while (rc == WIRE_PENDING && !(*ret_lost = watch_look(w->comm))) {
         if (now_ms() > until_ms)
-            return error_set(why, WK_ETIMEOUT,
-                             "the ranks' devices did not connect in %lld ms: data between the "
-                             "ranks passes through the hosts",
+            return error_set(why, WK_ETIMEOUT, "the ranks' devices did not connect in %lld ms",
                              (long long)wires->options.open_ms);
         (void)nanosleep(&pause, NULL);
         rc = wires->ops->ready(w->wire, why);
@@ -229,7 +245,7 @@ int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
         if (lost)
             return outcome(comm, lost, err);
         if (*why.text)
-            remark(wires, why.text);
+            remark(&wires->options, why.text);
         rc = agree(wires, &w, err);
         if (rc || !w.wire)
             return rc;
@@ -438,6 +454,9 @@ int wires_enqueue(struct wires *wires, const struct wires_call *call, struct err
         copy_alone(wires, call);
     else
         rc = is_sum(call) ? sum(wires, w, call, err) : pass(wires, w, &message, err);
+    /* What was refused because of the abort has the reason of the abort. */
+    if (rc && wires_failure(wires))
+        return outcome(call->comm, wires_failure(wires), err);
     if (rc)
         return rc;
     return device_failure(wires->device, err);

@@ -191,6 +191,8 @@ static void abort_wires(struct device_wire *const *wires, int n)
     for (int i = 0; i < n; i++)
         atomic_store(&wires[i]->stopped, 1);
     atomic_store(&own.wires->aborted_ms, now_ms());
+    while (own.fault == OWN_WIRES_HANG)
+        (void)pause();
 }
 
 static void close_wire(struct device_wire *wire)

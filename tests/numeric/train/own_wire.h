@@ -2,7 +2,11 @@
  * processes share. What the device's launches declare is checked as always. A message is published
  * when it is enqueued, for which its queue runs up to there: a device of its own would be as far.
  *
- * The death of a process is silence: what is enqueued then runs until the wire is aborted. */
+ * The death of a process is silence: what is enqueued then runs until the wire is aborted.
+ *
+ * own_wire.c has wires of its own. tests/cuda/nccl_wire.c has those of the CUDA module, over a fake
+ * NCCL.
+ */
 #ifndef TRAIN_OWN_WIRE_H
 #define TRAIN_OWN_WIRE_H
 
@@ -20,6 +24,7 @@ enum own_wires_fault {
     OWN_WIRES_WORK,
     OWN_WIRES_ABSENT, /* this rank's device has none */
     OWN_WIRES_FAIL,   /* its wires never connect */
+    OWN_WIRES_HANG,   /* its aborts do not end */
 };
 
 /* Give this process's device wires. They live until the process ends. */

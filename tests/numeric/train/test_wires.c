@@ -15,6 +15,7 @@
 #include "libworker/device/numbers.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/parallel/stage.h"
+#include "libworker/parallel/wires.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/fake_session.h"
@@ -37,7 +38,7 @@ struct run {
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     enum trains on;
-    enum own_wires_fault fault; /* of the last rank */
+    enum own_wires_fault fault; /* of the last rank that is not killed */
     enum mistake mistake;
     bool counts; /* the waits of each step */
     bool kills;  /* the last rank, after KILL_AT steps */
@@ -60,6 +61,7 @@ static struct scene {
 static struct own_wires *wires;
 
 /* Of a rank's process. */
+static bool hangs;
 static enum mistake planted;
 static struct queue *model_queue, *wires_line; /* the device's first ones */
 static int waits;
@@ -194,9 +196,10 @@ static void work(const struct run *run, int worker)
 {
     static struct toy toy;
     struct told *told = &scene->told[worker];
-    bool last = worker == run->ranks - 1;
+    bool last = worker == run->ranks - 1 - run->kills;
     struct rehearsal_options options = {.seed = (uint64_t)worker, .found = found, .self = told};
     planted = run->mistake;
+    hangs = run->fault == OWN_WIRES_HANG;
     mine = told;
     if (run->on != ON_CPU)
         CHECK(rehearsal_new(&options, &toy.device, NULL) == 0);
@@ -231,6 +234,8 @@ static bool ended_well(const struct run *run, int worker, int status)
 {
     if (run->kills && worker == run->ranks - 1)
         return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (run->fault == OWN_WIRES_HANG)
+        return WIFEXITED(status) && WEXITSTATUS(status) == WIRES_EXIT;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -416,6 +421,18 @@ static void so_they_do_under_strategies_that_cut(void)
     }
 }
 
+/* Its process ends, for an agent to start it again. */
+static void an_abort_that_hangs_has_a_deadline(void)
+{
+    const struct run run = {.strategy = "ddp",
+                            .steps = "12",
+                            .kills = true,
+                            .ranks = 2,
+                            .on = OWN,
+                            .fault = OWN_WIRES_HANG};
+    CHECK(!play(&run));
+}
+
 static void without_one_on_every_rank_data_goes_through_the_hosts(void)
 {
     static struct told staged;
@@ -458,6 +475,20 @@ int __wrap_queue_new(struct device *device, struct queue **ret_queue, struct err
     return 0;
 }
 
+int __real_wires_new(struct queue *queue, const struct wires_options *options,
+                     struct wires **ret_wires, struct error *err);
+int __wrap_wires_new(struct queue *queue, const struct wires_options *options,
+                     struct wires **ret_wires, struct error *err);
+int __wrap_wires_new(struct queue *queue, const struct wires_options *options,
+                     struct wires **ret_wires, struct error *err)
+{
+    enum { HANGS_MS = 300 };
+    struct wires_options own = *options;
+    if (hangs)
+        own.abort_ms = HANGS_MS;
+    return __real_wires_new(queue, &own, ret_wires, err);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -468,6 +499,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_step_waits_once),
         CHECK_CASE(survivors_of_a_killed_rank_train_on),
         CHECK_CASE(so_they_do_under_strategies_that_cut),
+        CHECK_CASE(an_abort_that_hangs_has_a_deadline),
         CHECK_CASE(without_one_on_every_rank_data_goes_through_the_hosts),
         CHECK_CASE(mistakes_are_found),
         {0},

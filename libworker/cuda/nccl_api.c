@@ -1,0 +1,64 @@
+#include "libworker/cuda/nccl_api.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <worker/error.h>
+
+enum { NCCL_LEAST = 22800 }; /* has AlltoAll */
+
+/* It reads them once in a process. NVLS: its sums are not always the same from run to run. RAS: it
+ * listens at one port of the host, where two jobs would collide. */
+static const char *const defaults[][2] = {
+    {"NCCL_NVLS_ENABLE", "0"},
+    {"NCCL_CUMEM_ENABLE", "1"},
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
+    {"NCCL_RAS_ENABLE", "0"},
+};
+
+static void set_environment(void)
+{
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
+        (void)setenv(defaults[i][0], defaults[i][1], 0);
+    (void)unsetenv("NCCL_COMM_BLOCKING"); /* it would make calls wait that must not */
+}
+
+/* POSIX has functions as void pointers there. */
+static bool find_call(void *library, const char *name, void *ret_call)
+{
+    void *call = dlsym(library, name);
+    memcpy(ret_call, &call, sizeof(call));
+    return call;
+}
+
+static int too_old(const struct nccl_api *api, struct error *err)
+{
+    return error_set(err, WK_EUNAVAILABLE,
+                     "NCCL %d.%d.%d is too old for collectives between GPUs, 2.28 is the oldest",
+                     api->version / 10000, api->version / 100 % 100, api->version % 100);
+}
+
+int nccl_api_open(struct nccl_api *ret, struct error *err)
+{
+    const char *name = getenv("MUSTER_NCCL");
+    struct nccl_api api = {0};
+    bool whole = true;
+    set_environment();
+    void *library = dlopen(name && *name ? name : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return error_set(err, WK_EUNAVAILABLE,
+                         "no NCCL for collectives between GPUs (%s): install it, or set "
+                         "MUSTER_NCCL to the path of libnccl.so.2",
+                         dlerror());
+    if (!find_call(library, "ncclGetVersion", &api.GetVersion) || api.GetVersion(&api.version))
+        api.version = 0;
+#define X(name) whole = find_call(library, "nccl" #name, &api.name) && whole;
+    NCCL_CALLS(X)
+#undef X
+    if (api.version < NCCL_LEAST || !whole)
+        return too_old(&api, err);
+    *ret = api;
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* NCCL's library, opened when it is first needed: the calls that wires use (nccl.h here). It is
+ * "libnccl.so.2" of the loader's path, or what MUSTER_NCCL names. What has been opened stays open,
+ * since its threads outlive communicators. Any thread. Source: NVIDIA's NCCL user guide, 2.28.
+ */
+#ifndef CUDA_NCCL_API_H
+#define CUDA_NCCL_API_H
+
+#include <nccl.h>
+
+#include "common/base/error.h"
+
+#define NCCL_CALLS(X)                                                                              \
+    X(GetVersion)                                                                                  \
+    X(GetUniqueId)                                                                                 \
+    X(GetErrorString)                                                                              \
+    X(GetLastError)                                                                                \
+    X(GroupStart)                                                                                  \
+    X(GroupEnd)                                                                                    \
+    X(CommInitRankConfig)                                                                          \
+    X(CommGetAsyncError)                                                                           \
+    X(CommFinalize)                                                                                \
+    X(CommDestroy)                                                                                 \
+    X(CommAbort)                                                                                   \
+    X(CommRegister)                                                                                \
+    X(CommDeregister)                                                                              \
+    X(AllReduce)                                                                                   \
+    X(ReduceScatter)                                                                               \
+    X(AllGather)                                                                                   \
+    X(AlltoAll)                                                                                    \
+    X(Broadcast)
+
+struct nccl_api {
+#define X(name) __typeof__(nccl##name) *name;
+    NCCL_CALLS(X)
+#undef X
+    int version; /* 22809 is 2.28.9 */
+};
+
+/* Open it, with the environment that Muster's wires need, unless the user has set it (docs/
+ * collectives.md). WK_EUNAVAILABLE: there is none, or it is older than 2.28. */
+int nccl_api_open(struct nccl_api *ret, struct error *err);
+
+#endif
