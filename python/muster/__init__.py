@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .errors import TimedOut as TimedOut
     from .errors import Unavailable as Unavailable
     from .launch import run as run
+    from .model import Model as Model
     from .reporting import done as done
     from .reporting import pause as pause
     from .reporting import place as place
@@ -52,7 +53,7 @@ _HOMES: Dict[str, str] = {
     **dict.fromkeys(("BatchSampler", "Sampler"), "sampler"),
     **dict.fromkeys(("checkpoint", "latest", "saved"), "saving"),
     **dict.fromkeys(("EXIT_STOPPED", "grace_left", "should_stop", "stop_reason"), "stopping"),
-    **dict.fromkeys(("Work", "Worker"), "worker"),
+    "Model": "model", **dict.fromkeys(("Work", "Worker"), "worker"),
 }
 __all__ = sorted(_HOMES)
 

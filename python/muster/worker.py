@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import ctypes
 import pickle
-from typing import Any, List, Mapping, Optional, Type
+from typing import Any, List, Mapping, Optional, Tuple, Type
 
 from . import arrays
 from .arrays import Memory, empty_like, memory_of
 from .errors import Error, PeerLost, of_code
 from .library import NOTICE, Buffers, Bytes, Options, Setting, check, free, library
+from .sampler import share
 
 OPERATIONS = {"sum": 0, "mean": 1, "max": 2, "min": 3}
 ORIGINS = ("default", "file", "environment", "code", "job")
@@ -118,6 +119,10 @@ class Worker:
     def steps(self) -> int:
         """Completed, over all runs."""
         return int(self._library.wk_steps(self._open()))
+
+    def split(self, total: int) -> Tuple[int, int]:
+        """(first, count): this rank's contiguous part of 0 … total-1."""
+        return share(total, self.rank, self.world)
 
     def setting(self, name: str) -> str:
         """The value of a setting ("checkpoint.every") as text. KeyError for an unknown name."""
