@@ -247,6 +247,17 @@ static void on_metric(void *arg, const struct metric *metric)
     outbox_metric(&agent->outbox, metric);
 }
 
+static void on_stacks(void *arg, const struct agent_worker *worker, const char *text, size_t size)
+{
+    struct agent *agent = arg;
+    struct outbox_text stacks = {.key = worker->key,
+                                 .rank = worker->assignment->rank,
+                                 .generation = worker->assignment->generation,
+                                 .wall_ms = agent->env->clock.wall_ms(agent->env->clock.self)};
+    outbox_texts_add(&agent->outbox.texts, &stacks, text, size);
+    report_output(&agent->driver.report);
+}
+
 static const struct agent_worker *on_worker(void *arg, const struct worker_key *key)
 {
     struct agent *agent = arg;
@@ -322,7 +333,8 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
         .events = {.arg = agent,
                    .event = on_worker_event,
                    .metric = on_metric,
-                   .worker = on_worker},
+                   .worker = on_worker,
+                   .stacks = on_stacks},
     };
     return report_socket_new(&reports, agent->env, agent->loop, &agent->reports, err);
 }

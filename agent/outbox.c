@@ -18,6 +18,7 @@ int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *
 void outbox_fini(struct outbox *outbox)
 {
     (void)outbox_packed(outbox, false);
+    outbox_texts_fini(&outbox->texts);
     while (outbox->workers) {
         struct outbox_worker *next = outbox->workers->link;
         free(outbox->workers);
@@ -83,6 +84,8 @@ bool outbox_ready(const struct outbox *outbox)
 {
     if (outbox->in_flight)
         return false;
+    if (outbox->texts.first)
+        return true;
     for (const struct outbox_worker *w = outbox->workers; w; w = w->link)
         if (w->more)
             return true;
@@ -154,7 +157,7 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
 static void fill_logs(struct outbox *outbox, struct arena *arena, Muster__NodeReport *report)
 {
     size_t left = OUTBOX_LOG_BYTES;
-    report->logs = arena_array(arena, OUTBOX_CHUNKS_MAX, POINTER_BYTES);
+    report->logs = arena_array(arena, OUTBOX_CHUNKS_MAX + OUTBOX_TEXTS_MAX, POINTER_BYTES);
     if (!report->logs)
         return;
     for (struct outbox_worker *w = outbox->workers;
@@ -207,6 +210,7 @@ void outbox_fill(struct outbox *outbox, struct arena *arena, Muster__NodeReport 
         return;
     outbox->metrics_sent = outbox->metrics_first;
     fill_logs(outbox, arena, report);
+    outbox_texts_fill(&outbox->texts, arena, report);
     fill_metrics(outbox, arena, report);
 }
 
@@ -217,6 +221,7 @@ bool outbox_packed(struct outbox *outbox, bool sent)
     bool carries = outbox->metrics_sent > outbox->metrics_first;
     for (struct outbox_worker *w = outbox->workers; w; w = w->link)
         carries = carries || w->in_flight;
+    carries = carries || outbox_texts_in_flight(&outbox->texts);
     for (int i = 0; i < outbox->batches_count; i++)
         output_batch_fini(&outbox->batches[i]);
     outbox->batches_count = 0;
@@ -233,6 +238,7 @@ void outbox_done(struct outbox *outbox, bool acknowledged,
     outbox->in_flight = false;
     if (acknowledged && outbox->metrics_sent > outbox->metrics_first)
         outbox->metrics_first = outbox->metrics_sent;
+    outbox_texts_done(&outbox->texts, acknowledged);
     for (struct outbox_worker *w = outbox->workers, *after; w; w = after) {
         after = w->link;
         if (!w->in_flight)

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "agent/core/metric.h"
+#include "agent/outbox_text.h"
 #include "agent/supervisor/launcher.h"
 #include "common/base/arena.h"
 #include "proto/node.pb-c.h"
@@ -33,6 +34,7 @@ struct outbox_worker { /* a worker with unreported output */
 struct outbox {
     struct launcher *launcher;
     struct outbox_worker *workers;
+    struct outbox_texts texts;
     struct metric *metrics; /* a ring of OUTBOX_METRICS_MAX */
     uint64_t metrics_first, metrics_end;
     uint64_t metrics_sent; /* end of the samples in flight */

@@ -62,6 +62,7 @@ struct agent_event {
             const struct worker_wait *wait; /* NULL = not waiting */
             uint64_t dropped;               /* reports over a limit, in all; 0 = as before */
             bool reports;                   /* the program reports without libworker */
+            bool busy;                      /* it will complete no step for a while, as it said */
         } progress;
         struct {
             uint64_t generation;

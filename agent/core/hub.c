@@ -95,6 +95,7 @@ void agent_hub_progress(struct agent_worker *worker, const struct agent_event *e
         worker->memory.total_steps = event->progress.total_steps;
         worker->wait = event->progress.wait ? *event->progress.wait : (struct worker_wait){0};
     }
+    worker->busy = event->progress.busy;
     if (event->progress.reports && !worker->reports) {
         worker->reports = true;
         agent_actions_add(ret, AGENT_ACTION_REPORT);

@@ -64,6 +64,7 @@ struct agent_worker { /* read-only outside the core */
     int lost_ranks_count;
     struct worker_wait wait;  /* in its generation, as last reported */
     bool reports;             /* its program reports to this agent, as docs/report.md says */
+    bool busy;                /* it said that it completes no step for a while */
     uint64_t reports_dropped; /* and so much of it was over the limits */
     struct worker_exit exit;
     struct worker_stuck stuck; /* count 0 = not stuck */

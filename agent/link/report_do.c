@@ -2,6 +2,7 @@
 
 #include "agent/link/report_call.h"
 #include "agent/link/report_number.h"
+#include "agent/link/report_stacks.h"
 
 static void on_hello(const struct report_said *said)
 {
@@ -120,6 +121,7 @@ void report_perform(const struct report_said *said)
         reporter_samples(r, said->worker, line);
         break;
     case REPORT_PAUSE:
+        reporter_pause(r, (int64_t)(line->for_s * 1000));
         break;
     case REPORT_CHECKPOINT:
         reporter_saves(r, line->phase == REPORT_BEGIN);
@@ -144,7 +146,7 @@ void report_perform(const struct report_said *said)
         reporter_flush(r);
         break;
     case REPORT_STACKS:
-        lines_begin_text(said->peer);
+        report_stacks_offer(r, said->peer, line->signal);
         return;
     case REPORT_LOST:
         on_lost(said);

@@ -1,6 +1,9 @@
 #include "agent/link/report_number.h"
 
+#include "agent/link/report_stacks.h"
 #include "common/base/str.h"
+
+enum { REPORT_WATCH_MS = 1000, MEAN_PARTS = 8 };
 
 /* The pause for a checkpoint that a step ends; the coordinator charges it to the ledger. */
 static const char pause_name[] = "checkpoint_seconds";
@@ -23,10 +26,60 @@ static void add_sample(struct reporter *r, const struct agent_worker *worker, co
     all->events.metric(all->events.arg, &metric);
 }
 
+/* A pause that the program has explained. */
+static bool is_busy(const struct reporter *r, int64_t now_ms)
+{
+    bool saves = r->saves_since_ms && now_ms < r->saves_since_ms + REPORT_SAVE_MS;
+    return now_ms < r->busy_until_ms || saves;
+}
+
+static const struct worker_wait *quiet_wait(const struct reporter *r, int64_t now_ms,
+                                            struct worker_wait *ret)
+{
+    if (!r->quiet)
+        return NULL;
+    *ret = (struct worker_wait){.waited_ms = (uint32_t)(now_ms - r->stepped_ms)};
+    (void)str_copy(ret->operation, sizeof(ret->operation), r->where);
+    return ret;
+}
+
+static int64_t quiet_limit_ms(const struct reporter *r)
+{
+    int64_t steps_ms = r->typical_ms * REPORT_QUIET_STEPS;
+    return steps_ms > REPORT_QUIET_MS ? steps_ms : REPORT_QUIET_MS;
+}
+
+/* A worker that completed steps completes none: request its stacks, and report the silence to the
+ * core each second while it lasts. */
+static void on_watch(void *arg)
+{
+    struct reporter *r = arg;
+    struct loop *loop = r->all->loop;
+    struct error err = {0};
+    int64_t now_ms = loop_now_ms(loop);
+    const struct agent_worker *worker = reporter_worker(r, &err);
+    if (!worker || worker->state == AGENT_WORKER_STOPPING)
+        return;
+    if (is_busy(r, now_ms)) {
+        r->stepped_ms = now_ms; /* the time of its next step begins after this */
+        loop_timer_set(loop, &r->watch, now_ms + REPORT_WATCH_MS, on_watch, r);
+        return;
+    }
+    bool began = !r->quiet && now_ms >= r->stepped_ms + quiet_limit_ms(r);
+    if (began && !report_stacks_take(r))
+        r->where[0] = '\0';
+    r->quiet = r->quiet || began;
+    r->dirty = r->dirty || r->quiet;
+    loop_timer_set(loop, &r->watch, now_ms + REPORT_WATCH_MS, on_watch, r);
+    if (r->quiet)
+        reporter_flush(r);
+}
+
 void reporter_flush(struct reporter *r)
 {
     struct error err = {0};
     const struct agent_worker *worker = reporter_worker(r, &err);
+    int64_t now_ms = loop_now_ms(r->all->loop);
     loop_timer_cancel(r->all->loop, &r->beat);
     if (!worker || !r->dirty)
         return;
@@ -34,7 +87,8 @@ void reporter_flush(struct reporter *r)
         add_sample(r, worker, pause_name, (double)r->saved_ms / 1000, r->step);
     r->saved_ms = 0;
     r->dirty = false;
-    r->sent_ms = loop_now_ms(r->all->loop);
+    r->sent_ms = now_ms;
+    struct worker_wait wait;
     const struct worker_memory *memory = &worker->memory; /* with what earlier agents knew */
     struct agent_event event = {
         .kind = AGENT_EVENT_PROGRESS,
@@ -43,6 +97,8 @@ void reporter_flush(struct reporter *r)
                      .step = r->stepped ? r->step : memory->step,
                      .total_steps = r->total_steps ? r->total_steps : memory->total_steps,
                      .dropped = r->dropped,
+                     .busy = is_busy(r, now_ms),
+                     .wait = quiet_wait(r, now_ms, &wait),
                      .reports = true}};
     r->all->events.event(r->all->events.arg, &event);
 }
@@ -70,12 +126,37 @@ void reporter_saves(struct reporter *r, bool begins)
     if (r->saves_since_ms)
         r->saved_ms += now_ms - r->saves_since_ms;
     r->saves_since_ms = begins ? now_ms : 0;
+    r->dirty = true;
+}
+
+void reporter_pause(struct reporter *r, int64_t for_ms)
+{
+    int64_t now_ms = loop_now_ms(r->all->loop);
+    if (!for_ms && r->busy_until_ms > now_ms)
+        r->stepped_ms = now_ms;
+    r->busy_until_ms = for_ms ? now_ms + for_ms : 0;
+    r->quiet = false;
+    r->dirty = true;
+}
+
+/* A new step's weight in the mean is 1/MEAN_PARTS; pauses that were explained do not count. */
+static void count_time(struct reporter *r)
+{
+    int64_t now_ms = loop_now_ms(r->all->loop), each_ms = now_ms - r->stepped_ms;
+    if (r->stepped && !r->busy_until_ms && !r->saved_ms)
+        r->typical_ms += (each_ms - r->typical_ms) / (r->typical_ms ? MEAN_PARTS : 1);
+    r->stepped_ms = now_ms;
+    r->busy_until_ms = 0;
+    r->quiet = false;
+    if (!loop_timer_armed(&r->watch))
+        loop_timer_set(r->all->loop, &r->watch, now_ms + REPORT_WATCH_MS, on_watch, r);
 }
 
 void reporter_step(struct reporter *r, const struct report_line *line)
 {
     if (r->saves_since_ms) /* steps go on while it is saved: training did not wait */
         r->saves_since_ms = 0;
+    count_time(r);
     r->step = line->step;
     r->stepped = true;
     if (line->has_total)

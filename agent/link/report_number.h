@@ -9,6 +9,8 @@ void reporter_step(struct reporter *r, const struct report_line *line);
 /* Keep the line's numbers as series at this step. Those of rank 0 are the job's. */
 void reporter_samples(struct reporter *r, const struct agent_worker *worker,
                       const struct report_line *line);
+/* No step is to be expected for this long; 0 ends it. */
+void reporter_pause(struct reporter *r, int64_t for_ms);
 /* Training waits for a checkpoint from now on, or not any more. */
 void reporter_saves(struct reporter *r, bool begins);
 /* Pass on to the core what it does not have. */

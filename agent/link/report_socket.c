@@ -7,6 +7,7 @@
 #include "agent/link/report_do.h"
 #include "agent/link/report_news.h"
 #include "agent/link/report_number.h"
+#include "agent/link/report_stacks.h"
 #include "agent/link/report_state.h"
 #include "common/base/murmur3.h"
 #include "common/base/str.h"
@@ -133,10 +134,7 @@ static void on_too_long(void *arg, struct lines_peer *peer)
 
 static void on_text(void *arg, struct lines_peer *peer, const char *bytes, size_t size)
 {
-    (void)arg;
-    (void)peer;
-    (void)bytes;
-    (void)size;
+    report_stacks_add(arg, peer, bytes, size);
 }
 
 static void on_gone(void *arg, struct lines_peer *peer)
@@ -231,6 +229,7 @@ int report_socket_open(struct report_socket *all, const struct worker_key *key, 
     if (!r)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for a worker's reports");
     *r = (struct reporter){.all = all, .key = *key};
+    buf_init(&r->stacks, REPORT_STACKS_BYTES);
     struct lines_options options = {
         .path = path,
         .owner = owner,
@@ -249,12 +248,21 @@ static void reporter_free(struct reporter *r)
 {
     loop_timer_cancel(r->all->loop, &r->beat);
     loop_timer_cancel(r->all->loop, &r->release);
+    loop_timer_cancel(r->all->loop, &r->watch);
+    loop_timer_cancel(r->all->loop, &r->stacks_timer);
+    buf_fini(&r->stacks);
     report_calls_forget_worker(r->all, r);
     for (struct lines_peer *peer = lines_first(r->lines); peer; peer = lines_next(peer))
         free(*lines_data(peer));
     list_remove(&r->link);
     free(r->held);
     free(r);
+}
+
+bool report_socket_take_stacks(struct report_socket *all, const struct worker_key *key)
+{
+    struct reporter *r = find_reporter(all, key);
+    return r && report_stacks_take(r);
 }
 
 void report_socket_close(struct report_socket *all, const struct worker_key *key)

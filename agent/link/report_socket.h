@@ -35,7 +35,13 @@ enum {
     REPORT_ERROR_MS = 1000,     /* between errors of notes on a connection */
     REPORT_DROPPED_MS = 10000,  /* between events about what was dropped */
     REPORT_JOIN_MS = 600000,    /* a join that waits is answered after this */
-    REPORT_FORWARD_MS = 20000,  /* for the coordinator to answer; a `wait_s` is added */
+    REPORT_QUIET_MS =
+        8000, /* and REPORT_QUIET_STEPS steps: a worker without a new step is silent */
+    REPORT_QUIET_STEPS = 20,
+    REPORT_SAVE_MS = 600000, /* a checkpoint explains a pause up to this */
+    REPORT_STACKS_BYTES = 64 << 10,
+    REPORT_STACKS_MS = 2000,   /* for all of a worker's processes to write where they are */
+    REPORT_FORWARD_MS = 20000, /* for the coordinator to answer; a `wait_s` is added */
 };
 
 struct report_events {
@@ -43,6 +49,8 @@ struct report_events {
     void (*event)(void *arg, struct agent_event *event); /* the receiver sets its time */
     void (*metric)(void *arg, const struct metric *metric);
     const struct agent_worker *(*worker)(void *arg, const struct worker_key *key); /* or NULL */
+    /* Where the processes of a worker are, as they wrote it; not NUL-terminated. */
+    void (*stacks)(void *arg, const struct agent_worker *worker, const char *text, size_t size);
 };
 
 struct report_options { /* texts are copied */
@@ -66,6 +74,10 @@ int report_socket_path(const struct report_socket *all, const struct worker_key 
 int report_socket_open(struct report_socket *all, const struct worker_key *key, int64_t owner,
                        struct error *err);
 void report_socket_close(struct report_socket *all, const struct worker_key *key);
+
+/* Ask this worker's processes where they are; report_events.stacks follows. False if none of them
+ * offers it. */
+bool report_socket_take_stacks(struct report_socket *all, const struct worker_key *key);
 
 /* After a step of the core: send programs the events that follow from it. */
 void report_socket_settle(struct report_socket *all);

@@ -1,5 +1,5 @@
-/* Shared by the files of the reporting socket (report_socket.h): its state, and how something is
- * said to a program. Private to report_*.c. */
+/* Shared by the files of the reporting socket (report_socket.h): its state, and how to answer
+ * a program. Private to report_*.c. */
 #ifndef LINK_REPORT_STATE_H
 #define LINK_REPORT_STATE_H
 
@@ -8,6 +8,7 @@
 #include "agent/link/report_line.h"
 #include "agent/link/report_rate.h"
 #include "agent/link/report_socket.h"
+#include "common/base/buf.h"
 #include "common/base/list.h"
 #include "common/base/map.h"
 
@@ -32,7 +33,7 @@ struct reporter { /* one worker */
     bool stepped;                    /* `step` was reported to this agent */
     uint64_t step, total_steps;      /* 0 = not known */
     bool dirty;                      /* the core does not have `step` or `dropped` yet */
-    int64_t sent_ms;                 /* when it was given something last; 0 = never */
+    int64_t sent_ms;                 /* of the last Progress event; 0 = none yet */
     struct loop_timer beat, release; /* for `dirty`, and for `held` */
     struct report_rate lines_rate, samples_rate;
     char *held; /* [LINES_BYTES + 1] newest step that was over the rate; NULL = never any */
@@ -44,18 +45,28 @@ struct reporter { /* one worker */
     int64_t saved_ms;                 /* waits for checkpoints since the last step */
     char latest[REPORT_PATH_MAX + 1]; /* newest checkpoint that it reported, "" = none */
     uint64_t latest_step;
+    int64_t stepped_ms, typical_ms; /* the last step; mean time of one, 0 = unknown */
+    int64_t busy_until_ms;          /* no step is expected before */
+    bool quiet;                     /* no step for too long: reported each second */
+    struct loop_timer watch;        /* for that */
+    struct buf stacks;              /* being collected */
+    struct loop_timer stacks_timer;
+    pid_t stacks_pid;                   /* the process of the last part of them */
+    char where[WAIT_OPERATION_MAX + 1]; /* innermost frame of them; "" = unknown */
 };
 
 struct report_peer { /* lines_data of a connection that has sent something */
     bool told_stop;
     uint64_t told_generation;
     int64_t told_error_ms;
+    int signal;           /* of a connection for stacks; 0 = it is for lines */
+    uint64_t start_ticks; /* of its process */
 };
 
 struct report_call { /* it waits for the coordinator or the core */
     uint64_t number;
-    struct reporter *reporter; /* NULL: its worker is gone */
-    struct lines_peer *peer;   /* NULL: its connection is over, or it wants no answer */
+    struct reporter *reporter; /* NULL: its worker has ended */
+    struct lines_peer *peer;   /* NULL: its connection is over, or no answer is due */
     struct report_socket *all; /* NULL: this agent ends */
     int64_t id;                /* -1: a note */
     enum report_kind kind;
@@ -72,7 +83,7 @@ struct report_place reporter_place(const struct reporter *r, const struct agent_
 
 void reporter_drop(struct reporter *r, uint64_t count);
 void reporter_say(struct reporter *r, struct lines_peer *peer, struct buf *out);
-/* `id` -1: of a note, whose errors are said now and then. `peer` NULL: nothing is said. */
+/* `id` -1: of a note: errors are sent at most one a second. `peer` NULL: nothing is sent. */
 void reporter_fail(struct reporter *r, struct lines_peer *peer, int64_t id,
                    const struct error *err);
 /* An answer without members. */

@@ -260,6 +260,7 @@ static bool wire_worker(const struct agent_worker *w, bool last_output, struct a
         ret->endpoint = rpc_text(w->endpoint);
     ret->aware = w->memory.aware;
     ret->reports = w->reports;
+    ret->busy = w->busy;
     ret->reports_dropped = w->reports_dropped;
     ret->step = w->memory.step;
     ret->total_steps = w->memory.total_steps;

@@ -29,7 +29,7 @@ struct worker_report { /* proto WorkerStatus in the model's types */
     int64_t pid;
     uint64_t generation, joining, step, total_steps, broken;
     const char *endpoint;
-    bool aware, reports;
+    bool aware, reports, busy;
     uint64_t reports_dropped;
     const uint32_t *lost_ranks;
     int lost_ranks_count;

@@ -120,6 +120,8 @@ static void apply_progress(struct step *step, struct job *job, struct worker *wo
     if (!isnan(report->tokens_per_second))
         job->tokens_per_second = report->tokens_per_second;
     apply_saved(job, report);
+    if (report->busy)
+        ledger_busy(&job->ledger, step->now_ms);
     if (report->step <= job->step)
         return;
     stall_end(step, job);

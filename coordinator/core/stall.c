@@ -30,8 +30,8 @@ static const struct worker *member_of(const struct job *job, int rank)
 
 static bool is_waiting(const struct job *job, const struct worker *worker)
 {
-    return worker_living(worker) && worker->joined == job->current.generation &&
-           worker->wait.waited_ms > 0;
+    bool member = !job->current.joined || worker->joined == job->current.generation;
+    return worker_living(worker) && member && worker->wait.waited_ms > 0;
 }
 
 /* True if `other` waits for this rank, and this rank is not at the same operation. */
@@ -125,6 +125,45 @@ static void put_operation(struct buf *out, const struct collective_wait *wait)
     (void)buf_printf(out, " of '%s'", wait->communicator);
 }
 
+/* Programs that report name no collective: what is known is each rank's step, and where it is. */
+static bool names_none(const struct stall *stall)
+{
+    for (int i = 0; i < stall->waiting_count && i < NAMED_MAX; i++)
+        if (member_of(stall->job, stall->waiting[i])->wait.communicator[0])
+            return false;
+    return stall->late_count == 0;
+}
+
+/* The rank with the fewest steps is named first. */
+static void order_by_step(struct stall *stall)
+{
+    int named = stall->waiting_count < NAMED_MAX ? stall->waiting_count : NAMED_MAX;
+    for (int i = 1; i < named; i++)
+        for (int j = i; j > 0 && member_of(stall->job, stall->waiting[j])->step <
+                                     member_of(stall->job, stall->waiting[j - 1])->step;
+             j--) {
+            int rank = stall->waiting[j];
+            stall->waiting[j] = stall->waiting[j - 1];
+            stall->waiting[j - 1] = rank;
+        }
+}
+
+static void put_silent(struct buf *out, struct stall *stall)
+{
+    int named = stall->waiting_count < NAMED_MAX ? stall->waiting_count : NAMED_MAX;
+    order_by_step(stall);
+    (void)buf_printf(out, "no step completes for %" PRId64 " s:", stall->waited_ms / 1000);
+    for (int i = 0; i < named; i++) {
+        const struct worker *worker = member_of(stall->job, stall->waiting[i]);
+        (void)buf_printf(out, "%s rank %d (node %s) has made %" PRIu64, i ? "," : "",
+                         stall->waiting[i], worker->node, worker->step);
+        if (worker->wait.operation[0])
+            (void)buf_printf(out, " and is in %s", worker->wait.operation);
+    }
+    if (stall->waiting_count > named)
+        (void)buf_printf(out, ", and %d more", stall->waiting_count - named);
+}
+
 static void put_late(struct buf *out, const struct stall *stall)
 {
     put_ranks(out, stall->job, stall->late, stall->late_count, true);
@@ -182,13 +221,15 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
 {
     struct stall stall = {.job = job};
     struct buf text;
-    if (job->state != JOB_RUNNING || !job->current.joined || !any_waits(job))
+    if (job->state != JOB_RUNNING || !any_waits(job))
         return false;
     find_ranks(&stall);
     if (stall.waiting_count == 0)
         return false;
     buf_init(&text, TEXT_MAX);
-    if (stall.late_count)
+    if (names_none(&stall))
+        put_silent(&text, &stall);
+    else if (stall.late_count)
         put_late(&text, &stall);
     else
         put_circle(&text, &stall);

@@ -83,6 +83,12 @@ void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms)
         ledger->best_step = step;
 }
 
+void ledger_busy(struct ledger *ledger, int64_t now_ms)
+{
+    if (!ledger->hangs && now_ms > ledger->sign_ms)
+        ledger->sign_ms = now_ms;
+}
+
 void ledger_close(struct ledger *ledger)
 {
     int64_t sum_ms = 0;

@@ -69,6 +69,9 @@ void ledger_enter(struct ledger *ledger, enum ledger_phase phase, int64_t now_ms
 /* The job is at `step`; below the last one it went back. Call ledger_charge first. */
 void ledger_step(struct ledger *ledger, uint64_t step, int64_t now_ms);
 
+/* The program announced a pause: time without steps is no hang. */
+void ledger_busy(struct ledger *ledger, int64_t now_ms);
+
 /* The job has ended: nothing is added any more, and auxiliary fields are cleared. Call
  * ledger_charge first. */
 void ledger_close(struct ledger *ledger);

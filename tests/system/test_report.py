@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import textwrap
+import time
 
 import pytest
 from localcluster import MUSTER, wait_for
@@ -413,3 +414,55 @@ def test_an_elastic_program_keeps_its_process_while_its_world_changes(make_clust
     assert [line["generation"] for line in mine if line["ready"]] == [1, 2, 3, 4, 5]
     assert all(a["step"] < b["step"] for a, b in zip(mine, mine[1:]))
     assert len({line["master_port"] for line in mine}) == len(mine)
+
+
+def test_a_hang_is_named_with_where_python_is(make_cluster, program):
+    """Rank 1 stops in a call; rank 0 waits for it. Both told their steps, and offered their stacks."""
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", "--", *program('''
+        import faulthandler, signal
+        stacks = socket.socket(socket.AF_UNIX)
+        stacks.connect(os.environ["MUSTER_REPORT_SOCKET"])
+        stacks.sendall(json.dumps({"do": "stacks", "signal": "USR2"}).encode() + b"\\n")
+        faulthandler.register(signal.SIGUSR2, file=stacks.fileno(), all_threads=True)
+        def all_reduce():
+            report.ask("get", key="never", wait_s=1000)
+        def load_batch():
+            time.sleep(1000)
+        rank = report.ask("hello")["rank"]
+        for step in range(1, 21):
+            time.sleep(0.05)
+            report.note("step", step=step)
+        if rank == 1:
+            load_batch()
+        report.note("step", step=21)
+        all_reduce()
+    '''))
+    wait_for("the last step", 20, lambda: int(cluster.job(job).get("step") or 0) == 21)
+    began = time.monotonic()
+    stalled = wait_for("the stall", 20, lambda: (lambda j: j if j["stalled_wall_ms"] not in (None, "0", 0) else None)(cluster.job(job)))
+    print("stalled after", time.monotonic() - began)
+    text = wait_for("the place", 5, lambda: (lambda t: t if "load_batch" in t else None)(cluster.job(job)["reason"]["text"]))
+    print(text)
+    assert "rank 1 (node node2) has made 20 and is in program.py:" in text and "in load_batch" in text, text
+    assert "rank 0 (node node1) has made 21 and is in " in text, text
+    assert time.monotonic() - began < 60
+    assert "load_batch" in cluster.muster("why", job, check=True).stdout
+    stacks = wait_for("the stacks in the log", 10, lambda: (lambda t: t if "load_batch" in t else None)(cluster.output(job)))
+    assert "most recent call first" in stacks
+    assert stalled["state"] == "running"
+
+
+def test_a_pause_that_is_told_is_no_hang(cluster, program):
+    job = cluster.submit("--", *program('''
+        for step in range(1, 21):
+            time.sleep(0.05)
+            report.note("step", step=step)
+        report.ask("pause", for_s=60, why="evaluates")
+        time.sleep(14)
+        report.ask("step", step=21)
+        time.sleep(2)
+    '''))
+    ended = cluster.wait_state(job, "succeeded", seconds=40)
+    assert int(ended["step"]) == 21
+    assert "stalled" not in cluster.muster("events", job, check=True).stdout

@@ -8,6 +8,7 @@
 
 #include "agent/link/report_line.h"
 #include "agent/link/report_rate.h"
+#include "agent/link/report_stacks.h"
 #include "common/base/str.h"
 
 static struct arena arena;
@@ -146,6 +147,28 @@ Test(report_line, an_unread_line_shows_its_id_and_its_step)
                      rows[i].text);
         cr_expect_eq(report_line_steps(rows[i].text, strlen(rows[i].text)), rows[i].steps, "%s",
                      rows[i].text);
+    }
+}
+
+Test(report_stacks, the_innermost_frame_of_the_thread_that_got_the_signal)
+{
+    char where[WAIT_OPERATION_MAX + 1];
+    report_stacks_where("process 7:\nThread 0x01 (most recent call first):\n"
+                        "  File \"/usr/lib/threading.py\", line 9 in run\n\n"
+                        "Current thread 0x02 (most recent call first):\n"
+                        "  File \"/home/me/train.py\", line 42 in load\n"
+                        "  File \"/home/me/train.py\", line 7 in <module>\n",
+                        where, sizeof(where));
+    cr_expect_str_eq(where, "train.py:42 in load");
+    static const char *const others[] = {"",
+                                         "text",
+                                         "Current thread",
+                                         "Current thread 0x1\n  File \"a",
+                                         "Current thread\n File \"a\", line x",
+                                         "Current thread\n File \"a\", line 5"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        report_stacks_where(others[i], where, sizeof(where));
+        cr_expect_str_eq(where, "", "%s", others[i]);
     }
 }
 

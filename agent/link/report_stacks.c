@@ -1,0 +1,88 @@
+#include "agent/link/report_stacks.h"
+
+#include <string.h>
+
+#include "common/base/str.h"
+#include "common/env/proc.h"
+
+enum { SILENCE_MS = 200 }; /* after the last bytes */
+
+void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal)
+{
+    struct report_peer *of = *lines_data(peer);
+    (void)r;
+    lines_begin_text(peer);
+    /* A later process of the same number must not get the signal. */
+    if (of && lines_pid(peer) > 0 && !proc_start_ticks(lines_pid(peer), &of->start_ticks, NULL))
+        of->signal = signal;
+}
+
+static bool signal_one(const struct lines_peer *peer, const struct report_peer *of)
+{
+    struct proc proc;
+    if (!of || !of->signal || proc_open(lines_pid(peer), of->start_ticks, &proc, NULL))
+        return false;
+    int rc = proc_signal(&proc, of->signal, NULL);
+    proc_close(&proc);
+    return !rc;
+}
+
+static void on_silence(void *arg)
+{
+    struct reporter *r = arg;
+    struct report_socket *all = r->all;
+    struct error err = {0};
+    const struct agent_worker *worker = reporter_worker(r, &err);
+    r->stacks_pid = 0;
+    if (worker && r->stacks.size > 0) {
+        report_stacks_where(buf_cstr(&r->stacks), r->where, sizeof(r->where));
+        all->events.stacks(all->events.arg, worker, buf_cstr(&r->stacks), r->stacks.size);
+    }
+    buf_clear(&r->stacks);
+}
+
+bool report_stacks_take(struct reporter *r)
+{
+    struct loop *loop = r->all->loop;
+    bool any = false;
+    for (struct lines_peer *peer = lines_first(r->lines); peer; peer = lines_next(peer))
+        any = signal_one(peer, *lines_data(peer)) || any;
+    if (any && !loop_timer_armed(&r->stacks_timer)) {
+        buf_clear(&r->stacks);
+        loop_timer_set(loop, &r->stacks_timer, loop_now_ms(loop) + REPORT_STACKS_MS, on_silence, r);
+    }
+    return any;
+}
+
+void report_stacks_add(struct reporter *r, struct lines_peer *peer, const char *bytes, size_t size)
+{
+    struct loop *loop = r->all->loop;
+    size_t room = REPORT_STACKS_BYTES - r->stacks.size;
+    if (!loop_timer_armed(&r->stacks_timer))
+        return; /* unasked */
+    if (lines_pid(peer) != r->stacks_pid)
+        (void)buf_printf(&r->stacks, "process %d:\n", (int)lines_pid(peer));
+    r->stacks_pid = lines_pid(peer);
+    room = REPORT_STACKS_BYTES - r->stacks.size;
+    (void)buf_append(&r->stacks, bytes, size < room ? size : room);
+    loop_timer_set(loop, &r->stacks_timer, loop_now_ms(loop) + SILENCE_MS, on_silence, r);
+}
+
+void report_stacks_where(const char *text, char *ret, size_t size)
+{
+    static const char file[] = "File \"", line[] = "\", line ", in[] = " in ";
+    const char *thread = strstr(text, "Current thread");
+    const char *path = thread ? strstr(thread, file) : NULL;
+    const char *end = path ? strstr(path, line) : NULL;
+    const char *number = end ? end + strlen(line) : NULL;
+    size_t digits = number ? strspn(number, "0123456789") : 0;
+    ret[0] = '\0';
+    if (!digits || strncmp(number + digits, in, strlen(in)) != 0)
+        return;
+    const char *function = number + digits + strlen(in), *name = path + strlen(file);
+    for (const char *slash = name; slash < end; slash++)
+        if (*slash == '/')
+            name = slash + 1;
+    (void)str_printf(ret, size, "%.*s:%.*s in %.*s", (int)(end - name), name, (int)digits, number,
+                     (int)strcspn(function, "\n"), function);
+}

@@ -1,0 +1,19 @@
+/* The stacks of a worker's processes: requested by a signal, received as text on connections that
+ * they made for it (docs/report.md). Private to report_*.c. */
+#ifndef LINK_REPORT_STACKS_H
+#define LINK_REPORT_STACKS_H
+
+#include "agent/link/report_state.h"
+
+/* This connection is for stacks from now on; its process writes them at `signal`. */
+void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal);
+/* Signal all of them. False if there is none. Their text is passed on when they are silent, or
+ * after REPORT_STACKS_MS. */
+bool report_stacks_take(struct reporter *r);
+void report_stacks_add(struct reporter *r, struct lines_peer *peer, const char *bytes, size_t size);
+
+/* The innermost frame of the thread that got the signal, as "train.py:42 in load", of the text of
+ * Python's faulthandler; "" of any other. */
+void report_stacks_where(const char *text, char *ret, size_t size);
+
+#endif
