@@ -68,7 +68,7 @@ def _numbers(values: Mapping[str, Any]) -> Dict[str, Any]:
         if value is None:
             continue
         try:
-            number = float(value)
+            number = float(value.detach() if hasattr(value, "detach") else value)  # torch warns without it
         except (TypeError, ValueError):
             _refuse(name, f"{type(value).__name__} is no number")
             continue

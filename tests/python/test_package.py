@@ -38,6 +38,13 @@ class ThePackage(Case):
                     top = name.split(".")[0]
                     self.assertTrue(top in known or top in optional.get(path.name, ()), f"{path.name} imports {name}")
 
+    def test_what_is_for_torch_is_there_without_a_second_import(self):
+        if not has("torch"):
+            self.skipTest(f"{sys.executable} has no torch")
+        code = "import muster, sys; print('torch' in sys.modules, muster.torch.Loop.__name__, 'torch' in muster.__all__)"
+        out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(PYTHON)}).stdout
+        self.assertEqual(out.split(), ["False", "Loop", "False"])
+
     def test_the_types_and_calls_of_rest_are_of_todays_openapi(self):
         prints = Path(os.environ.get("MUSTER_TEST_BUILD", ROOT / "build")) / "tests/openapi_print"
         if not prints.exists():
