@@ -22,6 +22,14 @@ struct saver {
     atomic_bool cancelled; /* of the write in progress */
     struct error result;   /* of the last write */
 
+    /* The caller's: copies that have begun, and where they go. */
+    bool copying;
+    struct event copied;
+    struct queue *copies; /* of `device`; NULL: none yet */
+    struct device *device;
+    char *pinned;
+    size_t pinned_bytes;
+
     /* The snapshot; the thread's while full, else the caller's. */
     struct checkpoint_tensor *tensors;
     int n_tensors, tensors_capacity;
@@ -108,10 +116,21 @@ int saver_new(const struct saver_options *options, struct saver **ret, struct er
     return 0;
 }
 
+static void copies_fini(struct saver *saver)
+{
+    if (saver->pinned)
+        device_pinned_free(saver->device, saver->pinned, saver->pinned_bytes);
+    queue_free(saver->copies);
+    saver->copies = NULL;
+    saver->pinned = NULL;
+    saver->pinned_bytes = 0;
+}
+
 void saver_free(struct saver *saver)
 {
     if (!saver)
         return;
+    saver_copied(saver);
     (void)pthread_mutex_lock(&saver->lock);
     saver->closing = true;
     (void)pthread_cond_broadcast(&saver->changed);
@@ -119,6 +138,7 @@ void saver_free(struct saver *saver)
     (void)pthread_join(saver->thread, NULL);
     (void)pthread_cond_destroy(&saver->changed);
     (void)pthread_mutex_destroy(&saver->lock);
+    copies_fini(saver);
     free(saver->tensors);
     free(saver->data);
     free(saver);
@@ -127,7 +147,7 @@ void saver_free(struct saver *saver)
 bool saver_busy(struct saver *saver)
 {
     (void)pthread_mutex_lock(&saver->lock);
-    bool busy = saver->full;
+    bool busy = saver->full || saver->copying;
     (void)pthread_mutex_unlock(&saver->lock);
     return busy;
 }
@@ -153,31 +173,123 @@ static int reserve(struct saver *saver, const struct checkpoint_write *what, siz
     return 0;
 }
 
+/* The host cannot read it, so it is copied by the saver's queue. */
+static bool is_closed(const struct checkpoint_tensor *tensor)
+{
+    return tensor->bytes && !reach_is_direct(tensor->queue);
+}
+
+static size_t count_bytes(const struct checkpoint_write *what, bool closed)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < what->n_tensors; i++)
+        bytes += is_closed(&what->tensors[i]) == closed ? what->tensors[i].bytes : 0;
+    return bytes;
+}
+
+/* A queue and pinned memory for copies of so many bytes from this device. */
+static int reserve_copies(struct saver *saver, struct device *device, size_t bytes)
+{
+    void *pinned = NULL;
+    if (saver->device != device)
+        copies_fini(saver);
+    saver->device = device;
+    int rc = saver->copies ? 0 : queue_new(device, &saver->copies, NULL);
+    if (rc || bytes <= saver->pinned_bytes)
+        return rc;
+    if (saver->pinned)
+        device_pinned_free(device, saver->pinned, saver->pinned_bytes);
+    saver->pinned = NULL;
+    saver->pinned_bytes = 0;
+    rc = device_pinned_new(device, bytes, &pinned, NULL);
+    if (rc)
+        return rc;
+    saver->pinned = pinned;
+    saver->pinned_bytes = bytes;
+    return 0;
+}
+
+static int reserve_for(struct saver *saver, const struct checkpoint_write *what)
+{
+    struct device *device = NULL;
+    for (int i = 0; i < what->n_tensors; i++)
+        device = is_closed(&what->tensors[i]) ? queue_device(what->tensors[i].queue) : device;
+    int rc = reserve(saver, what, count_bytes(what, false));
+    return rc || !device ? rc : reserve_copies(saver, device, count_bytes(what, true));
+}
+
+/* Copy what the host reads; enqueue the copies of the rest, each after what its queue has now. */
 static int copy_tensors(struct saver *saver, const struct checkpoint_write *what, struct error *err)
 {
-    char *at = saver->data;
+    char *at = saver->data, *pinned = saver->pinned;
+    const struct queue *follows = NULL;
     int rc = 0;
     for (int i = 0; i < what->n_tensors && !rc; i++) {
         const struct checkpoint_tensor *tensor = &what->tensors[i];
+        char **to = is_closed(tensor) ? &pinned : &at;
         saver->tensors[i] = *tensor;
-        saver->tensors[i].data = at;
+        saver->tensors[i].data = *to;
         saver->tensors[i].queue = NULL;
-        rc = reach_read(tensor->queue, at, tensor->data, tensor->bytes, err);
-        at += tensor->bytes;
+        if (!is_closed(tensor)) {
+            rc = reach_read(tensor->queue, *to, tensor->data, tensor->bytes, err);
+        } else {
+            if (tensor->queue != follows)
+                queue_wait(saver->copies, event_record(tensor->queue));
+            follows = tensor->queue;
+            queue_fetch(saver->copies, *to, tensor->data, tensor->bytes);
+        }
+        *to += tensor->bytes;
     }
+    saver->copying = follows != NULL;
+    if (saver->copying)
+        saver->copied = event_record(saver->copies);
     return rc;
+}
+
+static void hand_over(struct saver *saver)
+{
+    (void)pthread_mutex_lock(&saver->lock);
+    saver->full = true;
+    (void)pthread_cond_broadcast(&saver->changed);
+    (void)pthread_mutex_unlock(&saver->lock);
+}
+
+void saver_hold(struct saver *saver, struct queue *queue)
+{
+    if (saver->copying && queue && queue_device(queue) == saver->device)
+        queue_wait(queue, saver->copied);
+}
+
+void saver_copied(struct saver *saver)
+{
+    struct error err = {0};
+    if (!saver->copying)
+        return;
+    int rc = event_wait(saver->copied, &err);
+    saver->copying = false;
+    if (!rc) {
+        hand_over(saver);
+        return;
+    }
+    (void)error_wrap(&err, "the copy of a checkpoint's state");
+    (void)pthread_mutex_lock(&saver->lock);
+    saver->result = err;
+    (void)pthread_mutex_unlock(&saver->lock);
+    if (saver->options.report)
+        saver->options.report(saver->options.report_arg, saver->numbers.step, &err);
 }
 
 int saver_take(struct saver *saver, const struct checkpoint_write *what, struct error *err)
 {
     if (saver_busy(saver))
         return error_set(err, WK_ESTATE, "a checkpoint is still being written");
-    size_t bytes = 0;
-    for (int i = 0; i < what->n_tensors; i++)
-        bytes += what->tensors[i].bytes;
-    if (reserve(saver, what, bytes))
-        return error_set(err, WK_ENOMEM, "no memory for a copy of %zu bytes", bytes);
+    if (reserve_for(saver, what))
+        return error_set(err, WK_ENOMEM, "no memory for a copy of %zu bytes",
+                         count_bytes(what, false) + count_bytes(what, true));
     int rc = copy_tensors(saver, what, err);
+    if (rc && saver->copying)
+        (void)event_wait(saver->copied, NULL);
+    saver->copying = saver->copying && !rc;
     if (rc)
         return rc;
     saver->n_tensors = what->n_tensors;
@@ -186,15 +298,14 @@ int saver_take(struct saver *saver, const struct checkpoint_write *what, struct 
     (void)str_copy(saver->strategy, sizeof(saver->strategy), what->about->strategy);
     saver->about.strategy = saver->strategy;
     atomic_store(&saver->cancelled, false);
-    (void)pthread_mutex_lock(&saver->lock);
-    saver->full = true;
-    (void)pthread_cond_broadcast(&saver->changed);
-    (void)pthread_mutex_unlock(&saver->lock);
+    if (!saver->copying)
+        hand_over(saver);
     return 0;
 }
 
 int saver_wait(struct saver *saver, struct error *err)
 {
+    saver_copied(saver);
     (void)pthread_mutex_lock(&saver->lock);
     while (saver->full)
         (void)pthread_cond_wait(&saver->changed, &saver->lock);

@@ -10,6 +10,7 @@ enum { LOST_MAX = 64 };
 void context_leave(struct wk_context *ctx)
 {
     struct wk_comm *comm = membership_detach(&ctx->group);
+    save_copied(ctx);
     if (comm) {
         units_settle(ctx);
         wires_leave(ctx->compute.wires);

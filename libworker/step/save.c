@@ -330,6 +330,18 @@ void save_if_due(struct wk_context *ctx)
         (void)start(ctx, false, NULL);
 }
 
+void save_hold(struct wk_context *ctx, struct queue *queue)
+{
+    if (ctx->saving.saver)
+        saver_hold(ctx->saving.saver, queue);
+}
+
+void save_copied(struct wk_context *ctx)
+{
+    if (ctx->saving.saver)
+        saver_copied(ctx->saving.saver);
+}
+
 /* True if a write with this failure may succeed later. */
 static bool may_pass(int code)
 {

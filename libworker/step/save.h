@@ -60,6 +60,11 @@ void save_announce(struct wk_context *ctx, struct consensus *said);
 /* At a boundary: start a checkpoint if one is due. */
 void save_if_due(struct wk_context *ctx);
 
+/* The state is about to change by work of this queue: copies of a checkpoint that have begun come
+ * first. After the host has waited for that work, or when the generation ends, they are written. */
+void save_hold(struct wk_context *ctx, struct queue *queue);
+void save_copied(struct wk_context *ctx);
+
 /* Save the present state unless it is already saved, and wait for the save. It is retried within
  * checkpoint.patience or a stop request's grace, as long as no newer generation is announced. */
 int save_last(struct wk_context *ctx, struct error *err);

@@ -101,9 +101,12 @@ static int update(struct unit *unit, struct sums_result *ret, struct error *err)
 {
     struct wk_context *ctx = unit->ctx;
     profile_begin(&ctx->reports.profile, PROFILE_OPTIMIZER);
+    save_hold(ctx, unit->model->queue);
     int rc = strategy_update(&unit->strategy, unit->optimizer, err);
     if (!rc)
         rc = sums_result(unit, ret, err);
+    if (!rc)
+        save_copied(ctx);
     profile_end(&ctx->reports.profile);
     return rc;
 }

@@ -135,18 +135,26 @@ static void check_waits(void)
     waits = 0;
 }
 
-static void a_step_waits_once(void)
+/* A step that saves does not wait for the copy either. */
+static void a_step_waits_once(bool saves)
 {
+    struct tmpdir dir = tmpdir_make();
     struct rehearsed rehearsed = {.model = REHEARSED_GPT,
                                   .optimizer = REHEARSED_ADAMW,
                                   .clips = true,
                                   .stepped = check_waits};
     set(&rehearsed, "mixed_precision", "bf16");
+    if (saves) {
+        set(&rehearsed, "checkpoint.dir", dir.path);
+        set(&rehearsed, "checkpoint.every", "1 steps");
+    }
     struct rehearsal_options options = {.seed = 1};
+    counts = false;
     CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
     rehearsed_run(&rehearsed, &on_device);
     device_free(rehearsed.device);
     CHECK(counts);
+    tmpdir_remove(&dir);
 }
 
 static void weights_are_loaded_and_batches_found(void)
@@ -203,7 +211,8 @@ int main(void)
     every_optimizer_updates();
     windows_are_accumulated_and_clipped();
     an_overflow_skips_the_update();
-    a_step_waits_once();
+    a_step_waits_once(false);
+    a_step_waits_once(true);
     weights_are_loaded_and_batches_found();
     what_needs_memory_of_the_host_is_refused();
     a_device_that_is_full_is_an_error();

@@ -4,10 +4,13 @@
  *
  *     test_train_rehearsed_mistakes [NAME]     shows what is found
  */
+#include <stdio.h>
 #include <sys/wait.h>
 
+#include "libworker/checkpoint/saver.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/rehearsed.h"
 
 enum { SEEDS = 5, TEXT_MAX = 4096 };
@@ -26,6 +29,7 @@ enum mistake {
     STATE_DECLARED_AS_READ,
     NUMBERS_NOT_WAITED_FOR,
     MEMORY_FREED_IN_USE,
+    STATE_CHANGED_UNDER_A_COPY,
 };
 
 static enum mistake planted;
@@ -101,6 +105,14 @@ int __wrap_event_wait(struct event event, struct error *err)
     return planted == NUMBERS_NOT_WAITED_FOR ? 0 : __real_event_wait(event, err);
 }
 
+void __real_saver_hold(struct saver *saver, struct queue *queue);
+void __wrap_saver_hold(struct saver *saver, struct queue *queue);
+void __wrap_saver_hold(struct saver *saver, struct queue *queue)
+{
+    if (planted != STATE_CHANGED_UNDER_A_COPY)
+        __real_saver_hold(saver, queue);
+}
+
 int __real_model_fill(struct wk_model *model, int index, float *to, struct error *err);
 int __wrap_model_fill(struct wk_model *model, int index, float *to, struct error *err);
 int __wrap_model_fill(struct wk_model *model, int index, float *to, struct error *err)
@@ -122,14 +134,18 @@ static void look(struct wk_model *model)
         (void)model_reserve(model, 0, 0, NULL);
 }
 
-/* bf16, so that there are copies to write. */
-static void train(struct device *device)
+static struct tmpdir folder;
+
+/* bf16, so that there are copies to write; a checkpoint after every step. */
+static void train(struct device *device, const char *checkpoints)
 {
     static struct rehearsed_result result;
     struct rehearsed rehearsed = {.model = REHEARSED_MLP,
                                   .optimizer = REHEARSED_ADAMW,
-                                  .settings = {{"mixed_precision", "bf16"}},
-                                  .n_settings = 1,
+                                  .settings = {{"mixed_precision", "bf16"},
+                                               {"checkpoint.dir", checkpoints},
+                                               {"checkpoint.every", "1 steps"}},
+                                  .n_settings = 3,
                                   .clips = true,
                                   .device = device,
                                   .passed = look};
@@ -141,10 +157,12 @@ static void child(enum mistake mistake, uint64_t seed, int to)
 {
     struct rehearsal_options options = {.seed = seed};
     struct device *device;
+    char name[32];
+    snprintf(name, sizeof(name), "%d-%d", (int)mistake, (int)seed);
     CHECK(dup2(to, STDERR_FILENO) == STDERR_FILENO);
     planted = mistake;
     CHECK(rehearsal_new(&options, &device, NULL) == 0);
-    train(device);
+    train(device, tmpdir_path(&folder, name));
     device_free(device);
     _exit(0);
 }
@@ -190,6 +208,7 @@ static const struct expectation expectations[] = {
     {"state_declared_as_read", STATE_DECLARED_AS_READ, "launch \"adamw\" writes"},
     {"numbers_not_waited_for", NUMBERS_NOT_WAITED_FOR, "host code reads"},
     {"memory_freed_in_use", MEMORY_FREED_IN_USE, "a free of"},
+    {"state_changed_under_a_copy", STATE_CHANGED_UNDER_A_COPY, "an event is missing"},
 };
 
 static void find(const struct expectation *expected, bool shows)
@@ -208,6 +227,7 @@ static void find(const struct expectation *expected, bool shows)
 int main(int argc, char **argv)
 {
     int n = (int)(sizeof(expectations) / sizeof(*expectations));
+    folder = tmpdir_make();
     for (uint64_t seed = 0; seed < SEEDS && argc < 2; seed++) {
         int status;
         const char *text = outcome(NONE, seed, &status);
@@ -222,5 +242,6 @@ int main(int argc, char **argv)
         find(&expectations[i], argc > 1);
         printf("ok %s\n", expectations[i].name);
     }
+    tmpdir_remove(&folder);
     return 0;
 }

@@ -16,6 +16,7 @@
 #include "libworker/checkpoint/manifest.h"
 #include "libworker/checkpoint/saver.h"
 #include "libworker/checkpoint/write.h"
+#include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/lib/tmpdir.h"
 
 enum { COUNT = 10 };
@@ -38,6 +39,33 @@ static void end(void)
 
 TestSuite(saving, .init = begin, .fini = end);
 
+/* A device that the host cannot read, with weights of its own; NULL: they are the host's. */
+static struct device *device;
+static struct queue *queue;
+static float *on_device;
+
+static void open_device(void)
+{
+    struct rehearsal_options options = {.seed = 1};
+    void *memory = NULL;
+    cr_assert_eq(rehearsal_new(&options, &device, NULL), 0);
+    cr_assert_eq(queue_new(device, &queue, NULL), 0);
+    cr_assert_eq(device_memory_new(device, sizeof(weights), &memory, NULL), 0);
+    on_device = memory;
+    cr_assert_eq(queue_write(queue, on_device, weights, sizeof(weights), NULL), 0);
+}
+
+static void close_device(void)
+{
+    saver_free(saver);
+    saver = NULL;
+    device_memory_free(device, on_device, sizeof(weights));
+    queue_free(queue);
+    device_free(device);
+    on_device = NULL;
+    queue = NULL;
+}
+
 /* A rank of `shards` with its part of COUNT elements, or of several tensors of that size. */
 struct part {
     int64_t step;
@@ -51,13 +79,15 @@ static int hand_over(const struct part *part,
 {
     struct train_numbers numbers = {.step = part->step, .n_units = 1};
     int64_t each = COUNT / part->shards;
-    struct checkpoint_tensor tensors[2] = {{.name = "a",
-                                            .dtype = WK_F32,
-                                            .dims = 1,
-                                            .shape = {COUNT},
-                                            .first = each * part->rank,
-                                            .data = weights + each * part->rank,
-                                            .bytes = (size_t)each * sizeof(float)}};
+    struct checkpoint_tensor tensors[2] = {
+        {.name = "a",
+         .dtype = WK_F32,
+         .dims = 1,
+         .shape = {COUNT},
+         .first = each * part->rank,
+         .data = (on_device ? on_device : weights) + each * part->rank,
+         .queue = queue,
+         .bytes = (size_t)each * sizeof(float)}};
     tensors[1] = tensors[0];
     memcpy(tensors[1].name, "b", 2);
     struct checkpoint_about about = {.generation = 3,
@@ -122,6 +152,85 @@ Test(saving, one_at_a_time_and_the_one_begun_is_ended)
     cr_expect_eq(saver_wait(saver, NULL), 0);
     cr_expect_not(saver_busy(saver));
     cr_expect_eq(count_steps(), 1);
+}
+
+static void expect_saved(int64_t step, float first)
+{
+    float loaded[COUNT] = {0};
+    char path[CHECKPOINT_PATH_MAX];
+    struct train_numbers numbers;
+    struct checkpoint_tensor tensor = {.name = "a",
+                                       .dtype = WK_F32,
+                                       .dims = 1,
+                                       .shape = {COUNT},
+                                       .data = loaded,
+                                       .bytes = sizeof(loaded)};
+    cr_assert_eq(checkpoint_path(dir.path, step, path), 0);
+    cr_assert_eq(checkpoint_load(path, &tensor, 1, &numbers, NULL), 0);
+    for (int i = 0; i < COUNT; i++)
+        cr_expect_float_eq(loaded[i], first + (float)i, 0);
+}
+
+/* The state changes on its queue after the copies, which the host has not waited for; the
+ * checkpoint has what was there when it was taken. */
+Test(saving, a_devices_state_is_copied_beside_its_work)
+{
+    for (int i = 0; i < COUNT; i++)
+        weights[i] = 3 + (float)i;
+    void *pinned = NULL;
+    open_device();
+    open_saver(NULL, 0);
+    cr_assert_eq(save(1), 0);
+    cr_expect(saver_busy(saver));
+    cr_expect_eq(save(2), WK_ESTATE);
+    cr_expect_eq(count_steps(), 0, "nothing is written before the copies are done");
+    saver_hold(saver, queue);
+    queue_fill(queue, on_device, 0x42, sizeof(weights));
+    cr_assert_eq(queue_finish(queue, NULL), 0);
+    saver_copied(saver);
+    cr_expect_eq(saver_wait(saver, NULL), 0);
+    expect_saved(1, 3);
+    cr_assert_eq(device_pinned_new(device, sizeof(weights), &pinned, NULL), 0);
+    memcpy(pinned, weights, sizeof(weights));
+    queue_send(queue, on_device, pinned, sizeof(weights));
+    cr_assert_eq(save(2), 0, "work that the host has not waited for comes first");
+    cr_expect_eq(saver_wait(saver, NULL), 0, "waiting begins a write that has not begun");
+    expect_saved(2, 3);
+    cr_assert_eq(save(3), 0);
+    device_pinned_free(device, pinned, sizeof(weights));
+    close_device();
+    cr_expect_eq(count_steps(), 3, "so does the end");
+}
+
+static int reports, reported;
+
+static void count_report(void *arg, int64_t step, const struct error *err)
+{
+    (void)arg, (void)step;
+    reports++;
+    reported = err->code;
+}
+
+static void fail_now(struct queue *on, const void *args)
+{
+    (void)args;
+    queue_fail(on, WK_EIO, "it is broken");
+}
+
+Test(saving, a_device_that_fails_ends_the_checkpoint)
+{
+    struct saver_options options = {.dir = dir.path, .report = count_report};
+    struct error err = {0};
+    open_device();
+    cr_assert_eq(saver_new(&options, &saver, NULL), 0);
+    queue_launch(queue, &(struct device_launch){.name = "fails", .run = fail_now});
+    cr_assert_eq(save(1), 0);
+    cr_expect_eq(saver_wait(saver, &err), WK_EIO);
+    cr_expect(strstr(err.text, "it is broken") && strstr(err.text, "checkpoint"), "%s", err.text);
+    cr_expect_not(saver_busy(saver));
+    cr_expect(reports == 1 && reported == WK_EIO);
+    cr_expect_eq(count_steps(), 0);
+    close_device();
 }
 
 Test(saving, what_was_taken_is_written_before_the_saver_goes)
