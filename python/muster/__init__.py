@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .errors import Unavailable as Unavailable
     from .launch import run as run
     from .model import Model as Model
+    from .reforming import elastic as elastic
+    from .reforming import on_resize as on_resize
     from .reporting import done as done
     from .reporting import pause as pause
     from .reporting import place as place
@@ -54,7 +56,8 @@ _HOMES: Dict[str, str] = {
     **dict.fromkeys(("BatchSampler", "Sampler"), "sampler"),
     **dict.fromkeys(("checkpoint", "latest", "saved"), "saving"),
     **dict.fromkeys(("EXIT_STOPPED", "grace_left", "should_stop", "stop_reason"), "stopping"),
-    "Model": "model", **dict.fromkeys(("Work", "Worker"), "worker"),
+    "Model": "model", **dict.fromkeys(("elastic", "on_resize"), "reforming"),
+    **dict.fromkeys(("Work", "Worker"), "worker"),
 }
 __all__ = sorted(_HOMES)
 # Of these packages' users: `muster.torch` works without a second import.

@@ -17,11 +17,11 @@ from .reporting import report
 
 
 class Tracker(GeneralTracker):
-    """Accelerate calls it on the main process alone, so the other ranks report no steps by it."""
+    """On all ranks, so that Muster knows the step of each; the numbers are rank 0's."""
 
     name = "muster"
     requires_logging_directory = False
-    main_process_only = True
+    main_process_only = False
 
     def __init__(self, run_name: str = "muster", **more: Any) -> None:
         super().__init__()

@@ -71,6 +71,10 @@ class Stream(IterableDataset):
                 yield self.collate([self.dataset[index] for index in self.sampler.indices(deal)])
 
 
+class Changed(BaseException):
+    """Leaves a loop at the boundary of a step, because the world changes (muster.elastic)."""
+
+
 class Loop:
     """folder: of the checkpoints. Every `every` steps, or `every_s` seconds, one is written; None: only
     at the end and on a stop. parts: what has state_dict and load_state_dict, by name (a model in
@@ -84,11 +88,40 @@ class Loop:
         self.every, self.every_s = every, every_s
         self.parts = {name: getattr(part, "module", part) for name, part in parts.items()}
         self.step = 0  # completed ones
-        self.main = not _together() or dist.get_rank() == 0
+        self.changed: Callable[[], bool] = lambda: False  # muster.elastic asks the agent
         self._numbers: Dict[str, Any] = {}
         self._saved, self._saved_at = -1, time.monotonic()
         stopping.should_stop()  # SIGTERM is a request to stop from here on
         self._resume()
+
+    @property
+    def main(self) -> bool:
+        return not _together() or dist.get_rank() == 0
+
+    def share(self, rank: int, world: int) -> None:
+        """In a world that was just formed: samplers get their place, and all ranks the state of the one that
+        has completed most steps. All ranks call it."""
+        for part in self.parts.values():
+            if isinstance(part, BatchSampler):
+                part.rank, part.world = rank, world
+        if not _together():
+            return
+        steps: List[Any] = [None] * world
+        dist.all_gather_object(steps, self.step)
+        if len(set(steps)) > 1:
+            source = steps.index(max(steps))
+            state: List[Any] = [self._state() if rank == source else None]
+            dist.broadcast_object_list(state, src=source, device=_device())
+            self._load(state[0])
+
+    def _state(self) -> Dict[str, Any]:
+        parts = {name: part.state_dict() for name, part in self.parts.items()}
+        return {"step": self.step, "parts": parts}
+
+    def _load(self, state: Dict[str, Any]) -> None:
+        for name, part in self.parts.items():
+            part.load_state_dict(state["parts"][name])
+        self.step = int(state["step"])
 
     def _resume(self) -> None:
         found: List[Any] = [str(latest(self.folder) or "") if self.main else ""]
@@ -100,9 +133,8 @@ class Loop:
         missing = sorted(set(self.parts) ^ set(state["parts"]))
         if missing:
             raise ValueError(f"{found[0]} and this loop differ in the parts {', '.join(missing)}")
-        for name, part in self.parts.items():
-            part.load_state_dict(state["parts"][name])
-        self.step = self._saved = int(state["step"])
+        self._load(state)
+        self._saved = self.step
 
     def report(self, **numbers: Any) -> None:
         """Numbers of the present step. They are sent when it is completed."""
@@ -112,8 +144,7 @@ class Loop:
         """Write a checkpoint of the completed steps, unless there is one. All ranks may call it."""
         if self._saved != self.step and self.main:
             with checkpoint(self.folder / f"step-{self.step:08}", self.step) as folder:
-                torch.save({"step": self.step, "parts": {name: part.state_dict() for name, part in self.parts.items()}},
-                           folder / STATE)
+                torch.save(self._state(), folder / STATE)
         self._saved, self._saved_at = self.step, time.monotonic()
 
     def _due(self) -> bool:
@@ -125,6 +156,8 @@ class Loop:
         """The numbers of the steps to do, from 0. SystemExit(75) after a request to stop, when the
         state is saved."""
         while self.total_steps is None or self.step < self.total_steps:
+            if self.changed():
+                raise Changed
             yield self.step
             self.step += 1
             numbers, self._numbers = self._numbers, {}

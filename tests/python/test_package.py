@@ -25,7 +25,7 @@ class ThePackage(Case):
         self.assertEqual(INTERFACE, ".".join(version.split(".")[:2]))
 
     def test_it_imports_nothing_that_python_lacks(self):
-        optional = {"torch.py": {"torch"}, "lightning.py": {"lightning", "pytorch_lightning"}, "transformers.py": {"transformers"},
+        optional = {"torch.py": {"torch"}, "reforming.py": {"torch"}, "lightning.py": {"lightning", "pytorch_lightning"}, "transformers.py": {"transformers"},
                     "accelerate.py": {"accelerate"}}
         known = getattr(sys, "stdlib_module_names", None)
         if known is None:

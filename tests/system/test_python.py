@@ -1,5 +1,6 @@
 """The Python package in jobs: what it says to the real agent becomes the job's progress, checkpoints and end."""
 import os
+import re
 import textwrap
 
 import pytest
@@ -48,6 +49,36 @@ TORCH = textwrap.dedent("""
         optimizer.zero_grad(); loss.backward(); optimizer.step()
         loop.report(loss=loss.detach())
     dist.destroy_process_group()
+""")
+
+ELASTIC = textwrap.dedent("""
+    import os, sys, time
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+    import muster, muster.torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    sampler = muster.BatchSampler(6000, 6, seed=1)
+    data = torch.randn(6000, 8, generator=torch.Generator().manual_seed(1))
+    loop = muster.torch.Loop(sys.argv[1], total_steps=int(sys.argv[2]), every=100000, model=model, optimizer=optimizer, sampler=sampler)
+
+    def train(loop):
+        ddp = DistributedDataParallel(model)
+        for step in loop:
+            time.sleep(0.03)
+            deal = sampler.deal(sampler.position)
+            x = data[sampler.indices(deal)]
+            loss = (ddp(x) - x.sum(dim=1, keepdim=True)).square().sum() * sampler.world / deal.samples
+            optimizer.zero_grad(); loss.backward(); optimizer.step()
+            sampler.commit()
+            loop.report(loss=loss.detach())
+            print("step", step, deal.position, deal.samples, round(time.time() * 1000), flush=True)
+        print("weights", [round(float(x), 5) for x in model.weight.flatten()], flush=True)
+
+    muster.on_resize(lambda at: print("world", at.world, "rank", at.rank, "generation", at.generation, "pid", os.getpid(), flush=True))
+    muster.elastic(train, loop)
 """)
 
 
@@ -114,3 +145,41 @@ def test_a_torch_loop_of_three_lines_has_steps_checkpoints_and_a_graceful_end(ma
     assert not [name for name in names if name.startswith(".")]
     last = max(int(one["step"]) for one in checkpoints(cluster, job))
     assert max(names) == f"step-{last:08}" and last > number(now, "step"), (names, last)
+
+
+def test_an_elastic_loop_keeps_its_process_and_deals_each_sample_once(make_cluster, tmp_path):
+    """Loses a node and gets it back: the survivor has one process, and steps and samples follow each other without gap or repeat."""
+    pytest.importorskip("torch")
+    cluster = make_cluster(nodes=2)
+    total = 400
+    job = submit(cluster, tmp_path, ELASTIC, tmp_path / "ckpt", total, nodes="1..2")
+
+    def world(count):
+        return lambda: (lambda j: j if j["state"] == "running" and int(j["world"]) == count else None)(cluster.job(job))
+
+    def steps_in(generation):
+        """Of its main output, once there are some."""
+        return lambda: f"generation {generation} " in cluster.output(job) and cluster.output(job).rpartition(f"generation {generation} ")[2].count("step ") > 5
+    wait_for("both", HANG_SECONDS, steps_in(1))
+    first = cluster.job(job)
+    victim = next(worker["node"] for worker in first["workers"] if int(worker["rank"]) == 1)
+    survivor = next(int(worker["pid"]) for worker in first["workers"] if int(worker["rank"]) == 0)
+    cluster.kill_node(victim)
+    wait_for("the survivor", HANG_SECONDS, world(1))
+    wait_for("its steps", HANG_SECONDS, steps_in(2))
+    cluster.start_agent(victim)
+    wait_for("both again", HANG_SECONDS, world(2))
+    ended = cluster.wait_state(job, {"succeeded", "failed"}, HANG_SECONDS)
+    output = re.sub(r"^\[\d+\] ", "", cluster.output(job), flags=re.M)
+    assert ended["state"] == "succeeded" and int(ended["restarts"]) == 0, output[-3000:]
+    worlds = [line.split() for line in output.splitlines() if line.startswith("world")]
+    mine = [(line[1], line[3]) for line in worlds if int(line[7]) == survivor]
+    assert mine == [("2", "0"), ("1", "0"), ("2", "0")], (survivor, worlds)
+    dealt = {}
+    for line in output.splitlines():
+        if line.startswith("step"):
+            _, step, position, samples, _ = line.split()
+            assert dealt.setdefault(int(step), (int(position), int(samples))) == (int(position), int(samples)), line
+    assert dealt == {step: (6 * step, 6) for step in range(total)}
+    weights = {line for line in output.splitlines() if line.startswith("weights")}
+    assert len(weights) == 1, weights
