@@ -5,21 +5,43 @@
 
 /* clang-format off */
 #define CUDA_OP_LIST(X)     \
+    X(add)                  \
     X(add_norm)             \
     X(batch_norm)           \
     X(batch_norm_running)   \
     X(batch_norm_squares)   \
     X(batch_norm_sums)      \
     X(binary_cross_entropy) \
+    X(concat)               \
+    X(convert)              \
     X(cross_entropy)        \
+    X(dropout)              \
     X(embedding)            \
+    X(gather_rows)          \
+    X(gelu)                 \
+    X(gelu_erf)             \
     X(group_norm)           \
     X(kl_divergence)        \
     X(layer_norm)           \
+    X(leaky_relu)           \
+    X(multiply)             \
     X(pool2d)               \
+    X(positions)            \
+    X(reduce)               \
+    X(relu)                 \
     X(rms_norm)             \
+    X(rope)                 \
+    X(scale)                \
+    X(sigmoid)              \
+    X(silu)                 \
+    X(slice)                \
     X(softmax)              \
-    X(squared_error)
+    X(squared_error)        \
+    X(subtract)             \
+    X(swiglu)               \
+    X(tanh)                 \
+    X(transpose)            \
+    X(window)
 /* clang-format on */
 
 #endif

@@ -184,6 +184,33 @@ static void convert_reference(const struct reference *r)
         {name, "a scalar", build_,                                                                 \
          .in = {{WK_SHAPE(WK_SAMPLES, 6)}, {WK_SHAPE(1), .param = true}},                          \
          .reference = binary_reference},                                                           \
+        {name,                                                                                     \
+         "many rows of eight",                                                                     \
+         build_,                                                                                   \
+         .in = {{WK_SHAPE(WK_SAMPLES, 700, 8)}, {WK_SHAPE(8), .param = true}},                     \
+         .reference = binary_reference,                                                            \
+         .roundings = 512},                                                                        \
+        {name,                                                                                     \
+         "many rows of five",                                                                      \
+         build_,                                                                                   \
+         .in = {{WIDE}, {WK_SHAPE(5), .param = true}},                                             \
+         .reference = binary_reference,                                                            \
+         .roundings = 512},                                                                        \
+        {name,                                                                                     \
+         "a scalar for much",                                                                      \
+         build_,                                                                                   \
+         .in = {{WK_SHAPE(WK_SAMPLES, 6000)}, {WK_SHAPE(1), .param = true}},                       \
+         .reference = binary_reference,                                                            \
+         .roundings = 4096},                                                                       \
+        {name,                                                                                     \
+         "one for each long sample",                                                               \
+         build_,                                                                                   \
+         .in = {{WK_SHAPE(WK_SAMPLES, 1203)}, {WK_SHAPE(WK_SAMPLES, 1)}},                          \
+         .reference = binary_reference,                                                            \
+         .roundings = 512},                                                                        \
+        {name, "aligned channels", build_,                                                         \
+         .in = {{WK_SHAPE(WK_SAMPLES, 3, 8)}, {WK_SHAPE(3, 1), .param = true}},                    \
+         .reference = binary_reference},                                                           \
     {                                                                                              \
         name, "many rows", build_,                                                                 \
             .in = {{WK_SHAPE(WK_SAMPLES, 2100)}, {WK_SHAPE(2100), .param = true}},                 \
@@ -215,6 +242,8 @@ const struct op_case cases_elements[] = {
     {"scale", "positions", scale, .in = {{TEXT}}, .number = -1.75, .reference = formula},
     {"swiglu", "small", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, WK_LENGTH, 22)}},
      .reference = swiglu_reference},
+    {"swiglu", "aligned rows", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, 7, 48)}},
+     .reference = swiglu_reference},
     {"swiglu", "rows above a tile", build_swiglu, .in = {{WK_SHAPE(WK_SAMPLES, 4200)}},
      .reference = swiglu_reference},
     CONVERT(F64, FILL_NORMAL, F32),
@@ -238,6 +267,8 @@ const struct op_case cases_elements[] = {
     {"dropout", "a third", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 3, 7)}}, .number = 0.3,
      .reference = dropout_reference},
     {"dropout", "the model's", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 2050)}}, .number = -1,
+     .reference = dropout_reference},
+    {"dropout", "two tiles", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 4104)}}, .number = 0.5,
      .reference = dropout_reference},
     {"dropout", "none", dropout, .in = {{WK_SHAPE(WK_SAMPLES, 12)}}, .number = 0,
      .reference = dropout_reference},

@@ -1,0 +1,58 @@
+/* Trials of the operations on elements and shapes, on the module's kernels: they are emulated
+ * (emulated/emulated.h), at once, in the host's memory, each time in another order. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libworker/cuda/op.h"
+#include "tests/cuda/elements_table.h"
+#include "tests/cuda/emulated/emulated.h"
+#include "tests/numeric/graph/harness.h"
+
+#define X(name) extern const struct cuda_op cuda_op_##name;
+ELEMENTS_LIST(X)
+#undef X
+
+static const struct cuda_op *const ops[] = {
+#define X(name) &cuda_op_##name,
+    ELEMENTS_LIST(X)
+#undef X
+        NULL};
+
+static const struct cuda_op *op_of(const struct op_row *row)
+{
+    const struct cuda_op *const *op = ops;
+    while (*op && strcmp((*op)->name, row->name) != 0)
+        op++;
+    return *op;
+}
+
+static const struct kernel_table *table(int i)
+{
+    return i == 0 ? kernel_reference() : NULL;
+}
+
+static bool has(const struct op_row *row, bool backward)
+{
+    const struct cuda_op *op = op_of(row);
+    return op && (backward ? op->backward != NULL : op->forward != NULL);
+}
+
+static size_t scratch_bytes(const struct op_call *call, bool backward)
+{
+    const struct cuda_op *op = op_of(call->node->row);
+    return op->scratch_bytes ? op->scratch_bytes(call, backward) : 0;
+}
+
+static void run(const struct op_call *call, bool backward)
+{
+    static uint64_t seed;
+    const struct cuda_op *op = op_of(call->node->row);
+    struct cuda_queue queue = {.stream = NULL};
+    emulated_set_seed(++seed);
+    if (backward)
+        op->backward(call, &queue);
+    else
+        op->forward(call, &queue);
+}
+
+const struct trial_kernels trial_kernels = {"cuda", table, has, scratch_bytes, run};
