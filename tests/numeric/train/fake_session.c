@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,14 @@ static int fill(const struct fake_cluster *cluster, int rank, struct session_gro
     return 0;
 }
 
+/* Counted, since a process that is killed in here never leaves it (fake_fini). */
+static void await_change(struct fake_cluster *cluster)
+{
+    cluster->waiting++;
+    pthread_cond_wait(&cluster->changed, &cluster->lock);
+    cluster->waiting--;
+}
+
 static int fake_join(struct session *session, const char *endpoint, uint64_t above,
                      struct session_group *ret, struct error *err)
 {
@@ -82,7 +91,7 @@ static int fake_join(struct session *session, const char *endpoint, uint64_t abo
             ((struct fake *)session)->generation = cluster->generation;
             break;
         }
-        pthread_cond_wait(&cluster->changed, &cluster->lock);
+        await_change(cluster);
     }
     leave(cluster);
     return rc;
@@ -196,8 +205,13 @@ void fake_init(struct fake_cluster *cluster)
     pthread_condattr_destroy(&changed);
 }
 
+/* pthread_cond_destroy waits for those that wait, for ever if they are dead. */
 void fake_fini(struct fake_cluster *cluster)
 {
+    if (cluster->waiting) {
+        fprintf(stderr, "%d ranks were killed while they waited to join\n", cluster->waiting);
+        abort();
+    }
     pthread_cond_destroy(&cluster->changed);
     pthread_mutex_destroy(&cluster->lock);
 }
@@ -222,7 +236,7 @@ void fake_await_loss(struct fake_cluster *cluster)
 {
     pthread_mutex_lock(&cluster->lock);
     while (!cluster->lost_reports)
-        pthread_cond_wait(&cluster->changed, &cluster->lock);
+        await_change(cluster);
     pthread_mutex_unlock(&cluster->lock);
 }
 

@@ -13,6 +13,7 @@ enum { FAKE_WORKERS_MAX = 8 };
 struct fake_cluster {
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int waiting; /* for it, in join and fake_await_loss */
     uint64_t generation;
     int members[FAKE_WORKERS_MAX]; /* worker ids by rank, of `generation` */
     int n_members;
@@ -34,6 +35,7 @@ struct fake_cluster {
 };
 
 void fake_init(struct fake_cluster *cluster);
+/* No rank is in join any more: ends the test if one was killed there. */
 void fake_fini(struct fake_cluster *cluster);
 
 /* Declare the next generation. */
