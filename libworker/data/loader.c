@@ -223,6 +223,12 @@ double loader_weigh(struct wk_loader *loader, int window, bool begins)
     return loader->mean;
 }
 
+bool loader_counts_samples(const struct wk_loader *loader)
+{
+    const struct rows *rows = loader->options.source->rows;
+    return rows && !rows->by_length;
+}
+
 /* By more than the arrays: a share of no samples may have none, and rows may have no tokens. */
 bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch)
 {

@@ -89,6 +89,9 @@ int loader_look(struct wk_loader *loader, const struct loader_place *place, bool
  * that over all tokens. `begins`: it is the first batch of the step. Returns the denominator. */
 double loader_weigh(struct wk_loader *loader, int window, bool begins);
 
+/* Denominators are samples: of rows without targets. */
+bool loader_counts_samples(const struct wk_loader *loader);
+
 /* Whether a program's copy of a batch is the one dealt last, unchanged. */
 bool loader_dealt(const struct wk_loader *loader, const struct wk_batch *batch);
 

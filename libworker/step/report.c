@@ -143,6 +143,7 @@ void report_step(struct wk_context *ctx, double tokens)
         .loss = main->loss,
         .rate = wk_optimizer_rate(main->optimizer),
         .tokens = tokens,
+        .of_samples = ctx->prepared.n_loaders && loader_counts_samples(ctx->prepared.loaders[0]),
         .now_ns = context_now_ns(),
     };
     units_each(unit, ctx)

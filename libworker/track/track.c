@@ -154,7 +154,8 @@ double track_progress(struct track *track, const struct track_step *step)
             (void)fprintf(out, "  no loss set");
         else
             (void)fprintf(out, "  loss %.4f", step->loss);
-        (void)fprintf(out, "  rate %.3g  %.0f tokens/s\n", step->rate, rate);
+        (void)fprintf(out, "  rate %.3g  %.0f %s/s\n", step->rate, rate,
+                      step->of_samples ? "samples" : "tokens");
         (void)fflush(out);
     }
     track->since_ns = step->now_ns;

@@ -4,6 +4,7 @@
 #ifndef TRACK_TRACK_H
 #define TRACK_TRACK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -30,8 +31,9 @@ struct track_step {
     int64_t step, total_steps; /* total 0 = unknown */
     double loss;               /* NaN: none */
     double rate;
-    double tokens;  /* of the global batches of this step */
-    int64_t now_ns; /* monotonic */
+    double tokens;   /* of the global batches of this step */
+    bool of_samples; /* `tokens` counts samples */
+    int64_t now_ns;  /* monotonic */
 };
 
 int track_init(struct track *track, const struct track_options *options, int64_t now_ns,
@@ -48,8 +50,8 @@ void track_close(struct track *track);
 /* One metric of one step to every file there is. WK_EIO once one refuses it. */
 int track_metric(struct track *track, int64_t step, const char *name, double value);
 
-/* Count a step; every so often print a line and return the tokens per second since the last one,
- * else a negative number. */
+/* Count a step; every so often print a line and return the tokens (or samples) per second since
+ * the last one, else a negative number. */
 double track_progress(struct track *track, const struct track_step *step);
 
 #endif

@@ -74,11 +74,12 @@ Test(track, progress_counts_tokens_between_lines)
     cr_assert_float_eq(rate, 500, 1e-9);
     step.step = 4;
     step.loss = NAN;
+    step.of_samples = true;
     step.now_ns = 4000 * MS;
     (void)track_progress(&track, &step);
     fclose(out);
     cr_assert_str_eq(text, "step 2/4  loss 2.0000  rate 0.01  500 tokens/s\n"
-                           "step 4/4  no loss set  rate 0.01  500 tokens/s\n");
+                           "step 4/4  no loss set  rate 0.01  500 samples/s\n");
     free(text);
     track_fini(&track);
 }
