@@ -53,7 +53,7 @@ int carry_init(struct graph_model *m)
 
 static void drop_memory(struct graph_model *m)
 {
-    device_memory_free(m->place.device, m->carried, COPIES * bytes_of(m));
+    device_memory_free(m->site.device, m->carried, COPIES * bytes_of(m));
     m->carried = NULL;
 }
 
@@ -66,12 +66,12 @@ void carry_fini(struct graph_model *m)
 
 static void copy_all(const struct graph_model *m, int to, int from)
 {
-    queue_copy(m->place.queue, copy_at(m, to), copy_at(m, from), bytes_of(m));
+    queue_copy(m->site.queue, copy_at(m, to), copy_at(m, from), bytes_of(m));
 }
 
 static int write_copy(struct graph_model *m, int to, struct error *err)
 {
-    return queue_write(m->place.queue, copy_at(m, to), m->model.buffers.host, bytes_of(m), err);
+    return queue_write(m->site.queue, copy_at(m, to), m->model.buffers.host, bytes_of(m), err);
 }
 
 static int make_memory(struct graph_model *m, struct error *err)
@@ -79,7 +79,7 @@ static int make_memory(struct graph_model *m, struct error *err)
     void *memory;
     if (m->carried || !m->model.buffers.n)
         return 0;
-    int rc = device_memory_new(m->place.device, COPIES * bytes_of(m), &memory, err);
+    int rc = device_memory_new(m->site.device, COPIES * bytes_of(m), &memory, err);
     if (rc)
         return rc;
     m->carried = memory;
@@ -114,7 +114,7 @@ static int carry_read(struct wk_model *model, enum buffer_stage stage, struct er
     struct graph_model *m = graph_of(model);
     if (!m->carried)
         return 0;
-    return queue_read(m->place.queue, model->buffers.host,
+    return queue_read(m->site.queue, model->buffers.host,
                       copy_at(m, stage == BUFFERS_WINDOW ? WINDOW : CONTENT), bytes_of(m), err);
 }
 

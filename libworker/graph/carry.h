@@ -1,4 +1,4 @@
-/* The memory of a graph's buffers, in its place (nn/buffers.h has what they are). While there is no
+/* The memory of a graph's buffers, in its site (nn/buffers.h has what they are). While there is no
  * memory the host's copy is the content. Owned by the graph's model; one thread. */
 #ifndef GRAPH_CARRY_H
 #define GRAPH_CARRY_H
@@ -13,13 +13,13 @@ int carry_init(struct graph_model *m);
 void carry_fini(struct graph_model *m); /* zeroed is fine */
 
 /* Before a pass: m->run reads the window and leaves what it finds, or reads the content. WK_ENOMEM,
- * or the place's failure. */
+ * or the site's failure. */
 int carry_begin(struct graph_model *m, bool trains, struct error *err);
 
 /* A training pass of this many samples has ended, its gradients are there. */
 void carry_end(struct graph_model *m, int64_t samples);
 
-/* The place is about to change: back to the host. */
+/* The site is about to change: back to the host. */
 int carry_leave(struct graph_model *m, struct error *err);
 
 #endif

@@ -62,7 +62,7 @@ static struct trace_options options_of(const struct wk_graph *graph, bool fills)
 static void end_text(struct wk_model *model)
 {
     struct graph_model *m = of(model);
-    place_drop(&m->place);
+    site_drop(&m->site);
     m->capacity = 0;
 }
 
@@ -81,7 +81,7 @@ static int begin_text(struct wk_model *model, int64_t samples, int64_t capacity,
     m->capacity = capacity;
     rc = pass_plan(m, &options, &(struct sizes){samples, 1}, &plan, err);
     if (!rc)
-        rc = place_keep(&m->place, plan->cache_bytes, err);
+        rc = site_keep(&m->site, plan->cache_bytes, err);
     if (rc)
         end_text(model);
     return rc;

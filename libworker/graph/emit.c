@@ -156,7 +156,7 @@ static int outside_value(struct emitter *e, const struct wk_tensor *tensor,
     enum wk_dtype type = param && base->dims > 1 ? e->plan->options.compute : base->type;
     int number = emit_value(e, tensor, type, 0);
     struct plan_value *value = &e->plan->values[number];
-    value->kind = param ? PLACE_PARAM : buffer ? PLACE_BUFFER : PLACE_INPUT;
+    value->kind = param ? VALUE_IN_PARAM : buffer ? VALUE_IN_BUFFER : VALUE_IN_INPUT;
     value->index = base->index;
     value->storage = -1;
     if (buffer)

@@ -82,7 +82,7 @@ static int target(struct emitter *e, struct wk_tensor *tensor, bool *ret_add)
     grad->uses--;
     if (base->kind == TENSOR_PARAM) {
         int value = emit_value(e, tensor, WK_F32, 0);
-        e->plan->values[value].kind = PLACE_PARAM_GRAD;
+        e->plan->values[value].kind = VALUE_IN_PARAM_GRAD;
         e->plan->values[value].index = base->index;
         e->plan->values[value].storage = -1;
         *ret_add = true;

@@ -55,7 +55,7 @@ static int cache_of(struct emitter *e, const struct work *work)
                                          dim_fixed(options->sizes.samples), dim_fixed(width)}};
     int number = emit_value(e, &tensor, types_compute(work->node, options->compute), 0);
     struct plan_value *value = &e->plan->values[number];
-    value->kind = PLACE_CACHE;
+    value->kind = VALUE_IN_CACHE;
     value->storage = -1;
     value->offset = e->plan->cache_bytes;
     e->plan->cache_bytes += room_rounded((size_t)value->count * wk_dtype_bytes(value->type));

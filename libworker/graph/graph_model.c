@@ -49,8 +49,8 @@ static int total_loss(struct graph_model *m, double *ret_loss, struct error *err
 {
     const double *sums;
     double total = 0;
-    numbers_fetch(m->place.numbers, m->place.queue);
-    int rc = numbers_wait(m->place.numbers, &sums, err);
+    numbers_fetch(m->site.numbers, m->site.queue);
+    int rc = numbers_wait(m->site.numbers, &sums, err);
     for (int i = 0; i < m->graph->n_losses && !rc; i++)
         total += sums[i] * loss_weight(m->graph, i) / m->divisors[i];
     if (!rc)
@@ -79,7 +79,7 @@ static int graph_forward(struct wk_model *model, const struct wk_batch *batch, d
 static void graph_keep_loss(struct wk_model *model, double *to)
 {
     struct graph_model *m = of(model);
-    struct total_args args = {numbers_at(m->place.numbers), to, m->graph->n_losses, {0}, {0}};
+    struct total_args args = {numbers_at(m->site.numbers), to, m->graph->n_losses, {0}, {0}};
     for (int i = 0; i < args.n; i++) {
         args.weights[i] = loss_weight(m->graph, i);
         args.divisors[i] = m->divisors[i];
@@ -88,12 +88,12 @@ static void graph_keep_loss(struct wk_model *model, double *to)
         {args.sums, (size_t)args.n * sizeof(*args.sums), DEVICE_READ},
         {to, sizeof(*to), DEVICE_WRITE},
     };
-    queue_launch(m->place.queue, &(struct device_launch){.name = GRAPH_TOTAL,
-                                                         .run = launch_total,
-                                                         .args = &args,
-                                                         .args_bytes = sizeof(args),
-                                                         .ranges = ranges,
-                                                         .n_ranges = 2});
+    queue_launch(m->site.queue, &(struct device_launch){.name = GRAPH_TOTAL,
+                                                        .run = launch_total,
+                                                        .args = &args,
+                                                        .args_bytes = sizeof(args),
+                                                        .ranges = ranges,
+                                                        .n_ranges = 2});
 }
 
 static int graph_backward(struct wk_model *model, double scale, struct error *err)
@@ -106,7 +106,7 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
         carry_end(m, model->batch.samples);
     if (rc || !m->graph->has_custom)
         return rc;
-    return queue_finish(m->place.queue, err); /* the program's functions may fail */
+    return queue_finish(m->site.queue, err); /* the program's functions may fail */
 }
 
 /* A device with kernels of its own has those of training. */
@@ -114,9 +114,9 @@ static int check_kernels(const struct graph_model *m, struct error *err)
 {
     const struct plan_options options = {.trace = {.trains = true, .drops = m->model.dropout > 0},
                                          .sizes = pass_sizes(m, 1, m->model.context),
-                                         .device = m->place.device};
+                                         .device = m->site.device};
     struct plan *plan = NULL;
-    if (!device_has_kernels(m->place.device))
+    if (!device_has_kernels(m->site.device))
         return 0;
     int rc = plan_new(m->graph, &options, m->blocks, &plan, err);
     plan_free(plan);
@@ -128,10 +128,10 @@ static int graph_move(struct wk_model *model, struct queue *queue, struct error 
     struct graph_model *m = of(model);
     forget_plans(m);
     (void)carry_leave(m, NULL); /* a device that failed says so at the next call */
-    place_move(&m->place, queue);
+    site_move(&m->site, queue);
     int rc = check_kernels(m, err);
     if (rc)
-        place_move(&m->place, NULL);
+        site_move(&m->site, NULL);
     return rc;
 }
 
@@ -238,14 +238,14 @@ static int graph_reserve(struct wk_model *model, int64_t samples, int64_t length
     struct plan *plan;
     forget_plans(m);
     if (samples == 0) {
-        place_release(&m->place);
+        site_release(&m->site);
         return 0;
     }
     int rc = pass_plan(m, &trace, &sizes, &plan, err);
     if (!rc)
-        rc = place_reserve(&m->place, plan->region_bytes, err);
+        rc = site_reserve(&m->site, plan->region_bytes, err);
     if (!rc)
-        place_touch(&m->place);
+        site_touch(&m->site);
     return rc;
 }
 
@@ -254,7 +254,7 @@ static void graph_model_free(struct wk_model *model)
     struct graph_model *m = of(model);
     forget_plans(m);
     carry_fini(m);
-    place_fini(&m->place);
+    site_fini(&m->site);
     param_table_fini(model);
     free(m->blocks);
     free(m->order);
@@ -426,7 +426,7 @@ static int graph_model_new(struct wk_graph *graph, struct wk_model **ret_model)
     m->blocks = calloc(2 * (size_t)graph->n_blocks, sizeof(*m->blocks));
     m->order = calloc(2 * (size_t)graph->n_blocks, sizeof(*m->order));
     if (!m->blocks || !m->order || param_table_init(&m->model, graph->n_params) ||
-        place_init(&m->place, NULL) || carry_init(m)) {
+        site_init(&m->site, NULL) || carry_init(m)) {
         graph_model_free(&m->model);
         return model_refuse_memory(ret_model);
     }

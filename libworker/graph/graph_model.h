@@ -5,7 +5,7 @@
 
 #include "libworker/graph/plan.h"
 #include "libworker/graph/run.h"
-#include "libworker/graph/place.h"
+#include "libworker/graph/site.h"
 #include "libworker/nn/model.h"
 
 enum { GRAPH_PLANS_KEPT = 4 }; /* training and evaluation, each of a full and a last batch */
@@ -20,9 +20,9 @@ struct graph_model {
     struct run run;                       /* of the last pass */
     double divisors[GRAPH_NAMED_MAX];     /* of the losses in it */
     int64_t capacity; /* positions that the cache of a text has room for, while there is one */
-    struct place place;
+    struct site site;
     bool apart;     /* plan_options */
-    float *carried; /* what buffers have, in the place (carry.h); NULL: no memory yet */
+    float *carried; /* what buffers have, in the site (carry.h); NULL: no memory yet */
 };
 
 /* The graph model, or NULL for another kind. */

@@ -6,7 +6,7 @@
  *
  * The host writes a slot's pinned memory again only when its copy has been waited for. The copies
  * queue writes its device memory only after the launches that read it. A batch's own arrays are in
- * use during the call alone. Owned by the place of a model; one thread.
+ * use during the call alone. Owned by the site of a model; one thread.
  */
 #ifndef GRAPH_INPUTS_H
 #define GRAPH_INPUTS_H

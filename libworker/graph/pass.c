@@ -50,7 +50,7 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
                                   .within = trace->trains ? m->model.recompute_bytes : 0,
                                   .capacity = trace->decode ? m->capacity : 0,
                                   .apart = m->apart,
-                                  .device = m->place.device};
+                                  .device = m->site.device};
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
         if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
             *ret_plan = use_plan(m, i);
@@ -81,21 +81,21 @@ static int check_functions(const struct plan *plan, const char *device, struct e
 int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,
                  struct error *err)
 {
-    struct place *place = &m->place;
+    struct site *site = &m->site;
     bool trains = plan->options.trace.trains;
-    const char *device = device_kernels(place->device);
+    const char *device = device_kernels(site->device);
     int rc = check_functions(plan, device, err);
     if (rc)
         return rc;
-    rc = place_reserve(place, plan->region_bytes ? plan->region_bytes : DEVICE_ALIGN_BYTES, err);
+    rc = site_reserve(site, plan->region_bytes ? plan->region_bytes : DEVICE_ALIGN_BYTES, err);
     if (rc)
         return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
     m->run = (struct run){
         .model = &m->model,
-        .queue = place->queue,
-        .numbers = place->numbers,
-        .region = place->region,
-        .cache = place->cache,
+        .queue = site->queue,
+        .numbers = site->numbers,
+        .region = site->region,
+        .cache = site->cache,
         .pass =
             {
                 .kernels = m->model.kernels,
@@ -112,11 +112,11 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
     rc = carry_begin(m, trains, err);
     if (rc)
         return error_wrap(err, "the buffers of a pass");
-    numbers_clear(place->numbers, place->queue);
+    numbers_clear(site->numbers, site->queue);
     const struct inputs_wanted wanted = {m->graph, batch, &plan->options.sizes};
-    rc = inputs_send(&place->inputs, place->queue, &wanted, m->run.inputs, err);
+    rc = inputs_send(&site->inputs, site->queue, &wanted, m->run.inputs, err);
     for (int i = 0; i < m->graph->n_inputs && batch->samples == 0; i++)
-        m->run.inputs[i] = place->region; /* of nothing: kernels get an address */
+        m->run.inputs[i] = site->region; /* of nothing: kernels get an address */
     if (rc)
         (void)error_wrap(err, "the inputs of %lld samples", (long long)batch->samples);
     return rc;
@@ -138,11 +138,11 @@ int pass_fetch(const struct graph_model *m, const struct plan *plan, int value,
     size_t bytes = (size_t)plan->values[value].count * sizeof(float);
     *ret_copy = NULL;
     *ret_values = at;
-    if (device_host_reads(m->place.device))
-        return queue_finish(m->place.queue, err);
+    if (device_host_reads(m->site.device))
+        return queue_finish(m->site.queue, err);
     *ret_copy = malloc(bytes + 1);
     *ret_values = *ret_copy;
     if (!*ret_copy)
         return error_set(err, WK_ENOMEM, "no memory for the values of an evaluation");
-    return queue_read(m->place.queue, *ret_copy, at, bytes, err);
+    return queue_read(m->site.queue, *ret_copy, at, bytes, err);
 }

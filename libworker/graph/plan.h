@@ -31,18 +31,18 @@
 
 struct device;
 
-enum place_kind {
-    PLACE_REGION,
-    PLACE_INPUT,
-    PLACE_PARAM,
-    PLACE_PARAM_GRAD,
-    PLACE_BUFFER,
-    PLACE_CACHE,
+enum value_place {
+    VALUE_IN_REGION,
+    VALUE_IN_INPUT,
+    VALUE_IN_PARAM,
+    VALUE_IN_PARAM_GRAD,
+    VALUE_IN_BUFFER,
+    VALUE_IN_CACHE,
 };
 
 /* A tensor in memory. */
 struct plan_value {
-    enum place_kind kind;
+    enum value_place kind;
     int index;     /* of the input, parameter or buffer */
     int storage;   /* while the plan is made; values that share memory have one */
     size_t offset; /* bytes in the region, the cache or the buffers */

@@ -17,18 +17,18 @@ void *run_address(const struct run *run, const struct plan *plan, int value)
     const struct plan_value *v = &plan->values[value];
     const struct param *param = &run->model->params[v->index];
     switch (v->kind) {
-    case PLACE_REGION:
+    case VALUE_IN_REGION:
         return (char *)run->region + v->offset;
-    case PLACE_INPUT:
+    case VALUE_IN_INPUT:
         return (void *)(uintptr_t)run->inputs[v->index];
-    case PLACE_PARAM:
+    case VALUE_IN_PARAM:
         return (v->type == WK_F32 ? (char *)param->data : (char *)(uintptr_t)param->low) +
                (size_t)run->pass.past * v->step;
-    case PLACE_BUFFER:
+    case VALUE_IN_BUFFER:
         return (char *)run->buffers + v->offset;
-    case PLACE_CACHE:
+    case VALUE_IN_CACHE:
         return (char *)run->cache + v->offset;
-    case PLACE_PARAM_GRAD:
+    case VALUE_IN_PARAM_GRAD:
         return param->grad;
     }
     return NULL;
