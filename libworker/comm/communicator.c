@@ -109,7 +109,7 @@ int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
     int lost = 0;
     if (!comm)
         return 0;
-    control_sweep(comm);
+    control_look(comm);
     for (int p = 0; p < comm->world; p++) {
         if (!atomic_load(&comm->peers[p].dead))
             continue;

@@ -1,6 +1,7 @@
 #include "libworker/comm/control.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -126,4 +127,18 @@ void control_sweep(struct wk_comm *comm)
     for (int p = 0; p < comm->world; p++)
         if (p != comm->rank)
             control_read(comm, p);
+}
+
+static bool has_ended(const struct peer *peer)
+{
+    struct pollfd process = {.fd = peer->handles.process_fd, .events = POLLIN};
+    return process.fd >= 0 && !atomic_load(&peer->dead) && poll(&process, 1, 0) > 0;
+}
+
+void control_look(struct wk_comm *comm)
+{
+    control_sweep(comm);
+    for (int p = 0; p < comm->world; p++)
+        if (p != comm->rank && has_ended(&comm->peers[p]))
+            control_process_ended(comm, p);
 }

@@ -11,6 +11,10 @@ struct wk_comm;
 void control_read(struct wk_comm *comm, int peer);
 void control_sweep(struct wk_comm *comm); /* of all ranks */
 
+/* The same, and whether processes of this host have ended: a child of a rank may keep its sockets
+ * open. For a look while nothing waits. */
+void control_look(struct wk_comm *comm);
+
 /* As if its pidfd had reported it: the peer's process has ended. */
 void control_process_ended(struct wk_comm *comm, int peer);
 

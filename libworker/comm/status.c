@@ -61,6 +61,8 @@ void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret)
     struct header header;
     *ret = (struct wk_comm_status){.failure = atomic_load(&comm->failure)};
     snprintf(ret->name, sizeof(ret->name), "%s", comm->name);
+    for (int p = 0; p < comm->world; p++)
+        ret->left += atomic_load_explicit(&comm->peers[p].left, memory_order_relaxed);
     if (atomic_load_explicit(&comm->snapshot.version, memory_order_relaxed) == 0)
         return;
     read_snapshot(comm, &header, &ret->bytes);

@@ -30,6 +30,7 @@ static int meet_ranks(void *arg, const struct model_meeting *meeting, struct err
         [MODEL_SUM] = WIRE_SUM, [MODEL_GATHER] = WIRE_GATHER, [MODEL_SCATTER] = WIRE_SCATTER};
     struct strategy *st = arg;
     struct event before = event_record(st->model->queue);
+    st->met = true;
     const struct wire_call call = {.op = ops[meeting->kind],
                                    .in = meeting->from,
                                    .out = meeting->to,
@@ -172,6 +173,11 @@ int strategy_check(const struct strategy *st, struct error *err)
     return rc ? error_set(err, rc, "%s", strategy_sentence(st)) : 0;
 }
 
+int strategy_check_pass(const struct strategy *st, struct error *err)
+{
+    return st->ops->cuts || st->met ? strategy_check(st, err) : 0;
+}
+
 const char *strategy_sentence(const struct strategy *st)
 {
     const char *sentence = st->ops ? st->ops->sentence(st->memory.self) : "";
@@ -229,6 +235,7 @@ const struct param *strategy_own(const struct strategy *st, int index, size_t *r
 void strategy_use(struct strategy *st, struct wk_comm *comm)
 {
     st->comm = comm;
+    st->met = false;
     st->ops->use(st->memory.self, comm);
 }
 
@@ -241,7 +248,7 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
 int strategy_gather(struct strategy *st, struct wk_comm *comm)
 {
     int rc = st->ops->gather(st->memory.self, comm);
-    if (rc || wire_way(&st->wire, comm) != WIRE_OWN)
+    if (rc || !st->ops->cuts || wire_way(&st->wire, comm) != WIRE_OWN)
         return rc;
     rc = queue_finish(st->model->queue, NULL);
     if (rc)

@@ -45,6 +45,7 @@ struct strategy {
     enum strategy_phase phase;
     struct wk_comm *comm; /* of the last pass; NULL before one and after strategy_leave */
     bool last;            /* the pass under way sums its window */
+    bool met;             /* the pass has met other ranks in an operation */
     double share;   /* what gradients are still to be multiplied with before their sum; 1 at init */
     enum sums sums; /* of the last window that was */
 };
@@ -62,13 +63,14 @@ int strategy_meet(struct strategy *st, struct wk_comm *comm, struct error *err);
 int strategy_regroup(struct strategy *st, struct wk_comm *comm, const struct layout *layout,
                      struct error *err);
 
-/* Before the communicator is closed. Abort it if a pass never ended; give it up. Zeroed memory is
- * allowed. */
+/* Before it is closed: abort it if a pass never ended; give it up. Zeroed memory is allowed. */
 void strategy_settle(struct strategy *st);
 void strategy_leave(struct strategy *st);
 
-/* After a wait: why what the device then had is undefined, with a sentence; 0: it is not. */
+/* After a wait: why the device's collectives before it may have failed, with a sentence, or 0. Of a
+ * forward pass only if it had some. */
 int strategy_check(const struct strategy *st, struct error *err);
+int strategy_check_pass(const struct strategy *st, struct error *err);
 
 /* The sentence of the communicator or group that failed; "" without a failure. */
 const char *strategy_sentence(const struct strategy *st);

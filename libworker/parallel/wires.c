@@ -108,8 +108,9 @@ void wires_free(struct wires *wires)
 /* rc, with the communicator's sentence; 0 stays. */
 static int outcome(struct wk_comm *comm, int rc, struct error *err)
 {
+    const char *why = wk_comm_error(comm);
     if (rc)
-        (void)error_set(err, rc, "%s", wk_comm_error(comm));
+        (void)error_set(err, rc, "%s", *why ? why : "a rank has left while others' devices wait");
     return rc;
 }
 

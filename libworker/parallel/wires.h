@@ -3,8 +3,9 @@
  *
  *      opening     the ranks compare versions, rank 0's id goes to all, and each waits for its
  *                  wire, the communicator's failure or a deadline. All ranks have a wire, or none
- *      watching    a thread looks every WIRES_LOOK_MS whether a communicator has failed or lost a
- *                  rank. Then it stops the wires: sets the word that launches read, and aborts
+ *      watching    a thread looks every WIRES_LOOK_MS whether a communicator has failed, or a rank
+ *                  is lost or has left. Then it stops the wires: sets the word that launches read,
+ *                  and aborts
  *      the end     if the abort has not returned within a deadline the process ends, for the agent
  *                  to start it again: exit code WIRES_EXIT
  *      sums        in rank order, in float and rounded once: the bits of worker/comm.h. Rows are
@@ -30,8 +31,9 @@
 
 enum {
     WIRES_LOOK_MS = 20,
-    WIRES_MAX = 32,  /* communicators at a time */
-    WIRES_EXIT = 71, /* EX_OSERR: not now, or not here */
+    WIRES_LEFT_MS = 2000, /* for what is enqueued to end once a rank has left */
+    WIRES_MAX = 32,       /* communicators at a time */
+    WIRES_EXIT = 71,      /* EX_OSERR: not now, or not here */
 };
 
 struct wires;

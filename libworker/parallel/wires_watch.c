@@ -107,6 +107,22 @@ static void stop_all(struct wires_watch *watch, int code)
     watch_abort(watch, wires, watch->n);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now = after_ms(0);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A rank leaves once its own collectives have ended. Then the others' have soon, or never will. */
+static bool is_left_behind(struct watched *watched)
+{
+    struct wk_comm_status status;
+    wk_comm_status(watched->comm, &status);
+    if (status.left && !watched->left_ms)
+        watched->left_ms = now_ms();
+    return status.left && now_ms() - watched->left_ms > WIRES_LEFT_MS;
+}
+
 /* The code of one that failed. A wire that its device reports as failed fails its communicator, so
  * that every rank ends this generation. */
 static int look_at_all(struct wires_watch *watch)
@@ -116,6 +132,8 @@ static int look_at_all(struct wires_watch *watch)
         if (watch->ops->ready(watch->list[i].wire, NULL) < 0)
             wk_comm_abort(watch->list[i].comm);
         code = watch_look(watch->list[i].comm);
+        if (!code && is_left_behind(&watch->list[i]))
+            code = WK_EPEER;
     }
     return code;
 }

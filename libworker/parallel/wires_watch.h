@@ -11,6 +11,7 @@
 struct watched {
     struct wk_comm *comm;
     struct device_wire *wire;
+    int64_t left_ms; /* since when a rank has left it; 0: none has */
 };
 
 struct wires_watch {

@@ -213,6 +213,7 @@ struct wk_comm_status {
     int waiting_count;  /* ranks whose arrival it waits for */
     int waiting[16];    /* the first of them */
     int failure;        /* as wk_comm_error's code */
+    int left;           /* ranks that have said goodbye */
 };
 WK_API void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret);
 

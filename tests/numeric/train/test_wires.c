@@ -42,6 +42,7 @@ struct run {
     enum mistake mistake;
     bool counts; /* the waits of each step */
     bool kills;  /* the last rank, after KILL_AT steps */
+    bool leaves; /* the last rank, there; the others then wait in a forward pass */
 };
 
 struct told {
@@ -152,7 +153,7 @@ static bool stepped(void *arg, struct wk_context *ctx)
         atomic_store(&scene->killed_ms, now_ms());
         (void)kill(getpid(), SIGKILL);
     }
-    return false;
+    return run->leaves && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT;
 }
 
 static void set_if(struct toy *toy, const char *name, const char *value)
@@ -208,6 +209,8 @@ static void work(const struct run *run, int worker)
     toy.session = fake_session(&scene->cluster, worker);
     toy.weights = told->weights;
     toy.stepped = stepped;
+    toy.leave_at_once = run->leaves;
+    toy.asks = run->leaves;
     toy.arg = (void *)(uintptr_t)run;
     configure(&toy, run);
     toy_run(&toy);
@@ -217,7 +220,7 @@ static void work(const struct run *run, int worker)
     memcpy(told->losses, toy.losses, sizeof(told->losses));
     memcpy(told->norms, toy.norms, sizeof(told->norms));
     snprintf(told->notices, sizeof(told->notices), "%s", toy.notices);
-    if (toy.status && !run->mistake) {
+    if (toy.status && !run->mistake && !run->leaves) {
         fprintf(stderr, "%s, worker %d: %s\n%s", run->strategy, worker, toy.error, toy.notices);
         _exit(1);
     }
@@ -421,6 +424,15 @@ static void so_they_do_under_strategies_that_cut(void)
     }
 }
 
+/* As through the hosts: an error, and no wait without end. */
+static void a_rank_that_leaves_early_is_an_error_of_the_others(void)
+{
+    struct run run = {.strategy = "fsdp", .steps = "12", .ranks = 2, .on = OWN, .leaves = true};
+    CHECK(!play(&run));
+    CHECK(scene->told[1].status == 0 && scene->told[0].status);
+    CHECK(strstr(scene->told[0].notices, "generation 1 is broken: a rank has left"));
+}
+
 /* Its process ends, for an agent to start it again. */
 static void an_abort_that_hangs_has_a_deadline(void)
 {
@@ -499,6 +511,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_step_waits_once),
         CHECK_CASE(survivors_of_a_killed_rank_train_on),
         CHECK_CASE(so_they_do_under_strategies_that_cut),
+        CHECK_CASE(a_rank_that_leaves_early_is_an_error_of_the_others),
         CHECK_CASE(an_abort_that_hangs_has_a_deadline),
         CHECK_CASE(without_one_on_every_rank_data_goes_through_the_hosts),
         CHECK_CASE(mistakes_are_found),

@@ -212,6 +212,7 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
 {
     struct wk_batch batch;
     bool leave = false;
+    double loss;
     while (wk_next(o->loader, &batch)) {
         int64_t before = wk_steps(ctx);
         if (leave && !toy->leave_reducing)
@@ -221,7 +222,7 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
         else if (toy->borrowed)
             borrowed_passes(&o->borrowed, &batch);
         else
-            wk_forward(o->model, &batch, NULL);
+            wk_forward(o->model, &batch, toy->asks ? &loss : NULL);
         wk_backward(o->model);
         if (leave)
             return;

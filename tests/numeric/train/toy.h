@@ -37,6 +37,7 @@ struct toy {
     void *arg;
     bool leave_reducing;
     bool leave_at_once; /* instead: behind that step */
+    bool asks;          /* each forward pass for its loss */
 
     double losses[TOY_STEPS_MAX + 1]; /* by step, from 1; 0 where none was seen */
     float norms[TOY_STEPS_MAX + 1];   /* of the gradient, before clipping */
