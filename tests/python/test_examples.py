@@ -106,6 +106,9 @@ class Examples(Case):
     def test_lightning(self):
         self.check(("torch", "lightning"), "lit.py")
 
+    def test_jax_on_two_processes(self):
+        self.check(("jax", "numpy"), "jax_train.py", world=2)
+
 
 if __name__ == "__main__":
     unittest.main()
