@@ -1,7 +1,6 @@
 # cmake --install BUILD [--prefix DIR]: the program, the library with its headers and what pkg-config and
 # find_package read, the units, completion, the Python package.
 # cpack --config BUILD/CPackConfig.cmake: the same as a Debian package, which brings the libraries it links.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 if(TARGET muster)
@@ -15,6 +14,10 @@ if(TARGET muster)
     OUTPUT_FILE ${CMAKE_BINARY_DIR}/completion.bash COMMAND_ERROR_IS_FATAL ANY)")
   install(FILES ${CMAKE_BINARY_DIR}/completion.bash
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME muster)
+endif()
+
+if(TARGET worker-cuda)
+  install(TARGETS worker-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
 if(TARGET worker)

@@ -6,6 +6,8 @@
 #define SETTINGS_OF_STEPS(X)                                                                       \
     X(STRATEGY, "strategy", CHOICE, OF_JOB, "ddp", 0, 0, "ddp|zero1|zero2|fsdp",                   \
       "how the model is spread over the ranks")                                                    \
+    X(DEVICE, "device", CHOICE, OF_JOB, "auto", 0, 0, "auto|cpu|cuda",                             \
+      "where a rank computes; auto = on its GPU, if it has one, else on the CPU")                  \
     X(MIXED_PRECISION, "mixed_precision", CHOICE, OF_JOB, "no", 0, 0, "no|fp16|bf16|fp8",          \
       "type of the matrix arithmetic")                                                             \
     X(STOCHASTIC_ROUNDING, "stochastic_rounding", BOOL, OF_JOB, "false", 0, 0, NULL,               \

@@ -1,6 +1,7 @@
 /* A GPU as a device (device/device.h), through the CUDA runtime. A queue is a stream.
  *
  *     device.c   which GPUs there are, opening one, its table
+ *     check.c    errors of the runtime
  *     memory.c   device and pinned memory
  *     queue.c    streams, events, copies, fills
  *     table.c    kernels by name, from op_list.h and launch_list.h
@@ -10,7 +11,7 @@
  * can then not use the GPU again. Memory that cannot be had is no failure.
  *
  * One thread at a time uses a device; each entry makes its GPU the thread's current one. Part of
- * the module libworker-cuda.so, which only has what it links.
+ * the module libworker-cuda.so (device/module.h), which only has what it links.
  */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
@@ -23,15 +24,9 @@
 #include "libworker/device/device_ops.h"
 
 enum {
-    CUDA_EVENTS = 256,            /* of a queue; older ones stand for later ones */
+    CUDA_EVENTS = 256,            /* of a queue; one more is that of an older one */
     CUDA_SCRATCH_BYTES = 1 << 20, /* of a queue */
     CUDA_NAME_BYTES = 256,
-    CUDA_LAUNCHES_KEPT = 1024, /* names whose kernels are remembered; a power of 2 */
-};
-
-struct cuda_kept {
-    const char *name;
-    const struct device_kernel *kernel;
 };
 
 struct cuda_device {
@@ -41,8 +36,8 @@ struct cuda_device {
     int arch;                   /* 10 * major + minor of its compute capability */
     int multiprocessors;
     size_t shared_bytes; /* of a block, at most */
-    void *lt;            /* of lt.c, freed by cuda_lt_close; or NULL */
-    struct cuda_kept kept[CUDA_LAUNCHES_KEPT];
+    void *lt;            /* of lt.c, made when first used; freed by lt_close */
+    void (*lt_close)(struct cuda_device *);
 };
 
 struct cuda_queue {
@@ -50,7 +45,7 @@ struct cuda_queue {
     struct cuda_device *device;
     cudaStream_t stream;
     /* Device memory of CUDA_SCRATCH_BYTES, aligned to 256, for what one launch hands from kernel to
-     * kernel, such as parts of sums. It holds nothing between launches. Zeros at first. */
+     * kernel, such as parts of sums. Undefined between launches, and zeros at first. */
     void *scratch;
     uint64_t recorded; /* events */
     cudaEvent_t events[CUDA_EVENTS];

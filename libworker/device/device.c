@@ -64,7 +64,7 @@ int device_kernel_need(const struct device *device, const char *kind, const char
     if (!device->ops->kernel || device->ops->kernel(device, name))
         return 0;
     return error_set(err, WK_EUNSUPPORTED,
-                     "device %s has no kernel for the %s \"%s\", which the CPU has",
+                     "device %s has no kernel for the %s \"%s\"; the CPU has it: set device to cpu",
                      device->ops->name, kind, name);
 }
 
@@ -74,6 +74,9 @@ static int memory_allocate(struct device *device, enum memory_kind kind, size_t 
                            struct error *err)
 {
     void *memory = device->ops->memory_new(device, kind, bytes);
+    int rc = memory ? 0 : device_failure(device, err);
+    if (rc)
+        return rc;
     if (!memory)
         return error_set(err, WK_ENOMEM, "device %s has no %zu bytes of %s memory left",
                          device->ops->name, bytes, kind_names[kind]);

@@ -1,13 +1,67 @@
 #include "libworker/step/compute.h"
 
+#include <string.h>
+
+#include <worker/error.h>
+
+#include "common/base/str.h"
 #include "libworker/device/cpu.h"
+#include "libworker/device/module.h"
 #include "libworker/parallel/wires.h"
 
-int compute_init(struct compute *compute, struct device *device, struct error *err)
+/* The number of this process' GPU. */
+static int choose_gpu(const struct compute_options *options, const struct module_table *module,
+                      int *ret_number, struct error *err)
 {
-    *compute = (struct compute){.device = device};
-    int rc = device ? 0 : device_cpu_new(&compute->own, err);
-    if (!device)
+    int count = 0;
+    if (options->has_agent && !options->visible)
+        return error_set(err, WK_EUNSUPPORTED, "the agent gave this worker no GPU");
+    int rc = module->count(&count, err);
+    if (rc)
+        return rc;
+    if (count > 1 && options->local_rank >= count)
+        return error_set(err, WK_EUNSUPPORTED, "this process has %d GPUs, and its local rank is %d",
+                         count, options->local_rank);
+    *ret_number = count > 1 ? options->local_rank : 0;
+    return 0;
+}
+
+static int open_gpu(struct compute *compute, const struct module_table *module, int number,
+                    struct error *err)
+{
+    int rc = module->device_new(number, &compute->own, err);
+    if (!rc)
+        module->about(compute->own, compute->why);
+    return rc;
+}
+
+/* A GPU; or with `auto` the CPU, if there is none. */
+static int open_own(struct compute *compute, const struct compute_options *options,
+                    struct error *err)
+{
+    const struct module_table *module = NULL;
+    int number = 0;
+    if (!strcmp(options->kind, "cpu")) {
+        (void)str_copy(compute->why, sizeof(compute->why), "device is cpu");
+        return device_cpu_new(&compute->own, err);
+    }
+    int rc = module_open(options->module, &module, err);
+    if (!rc)
+        rc = choose_gpu(options, module, &number, err);
+    if (!rc)
+        return open_gpu(compute, module, number, err);
+    if (strcmp(options->kind, "auto") != 0)
+        return error_wrap(err, "device is %s", options->kind);
+    (void)str_copy(compute->why, sizeof(compute->why), err->text);
+    error_clear(err);
+    return device_cpu_new(&compute->own, err);
+}
+
+int compute_init(struct compute *compute, const struct compute_options *options, struct error *err)
+{
+    *compute = (struct compute){.device = options->device};
+    int rc = options->device ? 0 : open_own(compute, options, err);
+    if (!options->device)
         compute->device = compute->own;
     if (!rc)
         rc = queue_new(compute->device, &compute->queue, err);

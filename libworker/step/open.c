@@ -7,6 +7,8 @@
 #include "common/base/parse.h"
 #include "common/base/str.h"
 #include "libworker/config/remark.h"
+#include "libworker/device/device.h"
+#include "libworker/device/module.h"
 #include "libworker/step/bind.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
@@ -127,6 +129,25 @@ static void remark_cpu(struct wk_context *ctx, const struct context_seams *seams
                        wanted, ctx->kernels.best->name);
 }
 
+static int open_compute(struct wk_context *ctx, const struct context_seams *seams,
+                        struct error *err)
+{
+    const struct environment *environment = seams->environment;
+    const struct compute_options options = {
+        .device = seams->device,
+        .kind = settings_text(&ctx->settings, SETTING_DEVICE),
+        .module = variable(seams, MODULE_VARIABLE),
+        .visible = environment->get(environment->arg, "CUDA_VISIBLE_DEVICES"),
+        .has_agent = ctx->place.kind == PLACE_MUSTER,
+        .local_rank = ctx->place.local_rank,
+    };
+    int rc = compute_init(&ctx->compute, &options, err);
+    if (!rc && ctx->compute.own && !device_host_reads(ctx->compute.own) &&
+        ctx->place.local_rank == 0)
+        context_notice(ctx, "computes on %s", ctx->compute.why);
+    return rc;
+}
+
 static int open_all(struct wk_context *ctx, const struct wk_options *options,
                     const struct context_seams *seams, struct error *err)
 {
@@ -141,7 +162,7 @@ static int open_all(struct wk_context *ctx, const struct wk_options *options,
         rc = place_read(seams->environment, &ctx->place, err);
     ctx->group.rank = ctx->place.rank; /* for messages, also of a rank that never joins */
     if (!rc)
-        rc = compute_init(&ctx->compute, seams->device, err);
+        rc = open_compute(ctx, seams, err);
     if (!rc)
         rc = open_session(ctx, seams, err);
     if (!rc)
@@ -299,6 +320,9 @@ int wk_config_print(const struct wk_context *ctx, FILE *out)
 {
     struct error err = {0};
     int rc = settings_print(&ctx->settings, out);
+    if (!rc && fprintf(out, "# computes on %s: %s\n", device_name(ctx->compute.device),
+                       ctx->compute.why) < 0)
+        rc = WK_EIO;
     if (!rc && fflush(out))
         rc = WK_EIO;
     if (rc)

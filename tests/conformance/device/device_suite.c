@@ -1,24 +1,33 @@
 /* The contract of device.h and numbers.h, on each implementation:
  *
- *     device_suite cpu | rehearsal [CASE]
+ *     device_suite cpu | rehearsal | cuda [CASE]
  *
- * The rehearsal device is tried with many seeds; a finding ends the program. */
+ * The rehearsal device, and that of CUDA over a runtime without a GPU (tests/cuda), are tried with
+ * many seeds; a finding ends the program. */
 #include <worker/error.h>
 
 #include "libworker/device/cpu.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/conformance/device/programs.h"
+#ifdef DEVICE_SUITE_CUDA
+#include "tests/cuda/gpu.h"
+#endif
 
 enum { SEEDS = 40, COUNT = 1000 };
 #define BYTES (COUNT * sizeof(float))
 
-static bool rehearses;
+static bool rehearses, is_gpu;
 static uint64_t seed;
 
 static struct device *open_device(void)
 {
     struct device *device = NULL;
     struct rehearsal_options options = {.seed = seed};
+#ifdef DEVICE_SUITE_CUDA
+    const struct fake_options gpu = gpu_options(seed);
+    if (is_gpu)
+        return gpu_hosted(&gpu);
+#endif
     if (rehearses)
         CHECK(rehearsal_new(&options, &device, NULL) == 0);
     else
@@ -238,8 +247,8 @@ static void the_host_reads_and_writes_with_ordinary_memory(void)
         CHECK(host[i] == (i < 500 ? 0.0F : (float)i));
     if (device_host_reads(device))
         CHECK(x[7] == 7);
-    CHECK(device_host_reads(device) == !rehearses);
-    CHECK(strcmp(device_name(device), rehearses ? "rehearsal" : "cpu") == 0);
+    CHECK(device_host_reads(device) == !(rehearses || is_gpu));
+    CHECK(strcmp(device_name(device), rehearses ? "rehearsal" : is_gpu ? "cuda" : "cpu") == 0);
     device_memory_free(device, x, BYTES);
     queue_free(queue);
     device_free(device);
@@ -364,7 +373,8 @@ int main(int argc, char **argv)
 {
     CHECK(argc > 1);
     rehearses = strcmp(argv[1], "rehearsal") == 0;
-    for (seed = 1; seed < (rehearses ? SEEDS : 1); seed++)
+    is_gpu = strcmp(argv[1], "cuda") == 0;
+    for (seed = 1; seed < (rehearses || is_gpu ? SEEDS : 1); seed++)
         for (const struct check_case *c = cases; c->name; c++)
             if (argc < 3 || strcmp(argv[2], c->name) == 0)
                 c->run();

@@ -195,8 +195,8 @@ static void plans_have_the_scratch_that_kernels_ask_for(void)
 static void refused(struct rehearsed rehearsed, const char *kind, const char *name)
 {
     char part[200];
-    snprintf(part, sizeof(part), "device own has no kernel for the %s \"%s\", which the CPU has",
-             kind, name);
+    snprintf(part, sizeof(part), "device own has no kernel for the %s \"%s\"; the CPU has it", kind,
+             name);
     missing = name;
     rehearsed.device = own_device();
     CHECK(rehearsed_refusal(&rehearsed, part) == WK_EUNSUPPORTED);

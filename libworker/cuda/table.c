@@ -1,0 +1,95 @@
+#include "libworker/cuda/table.h"
+
+#include <string.h>
+
+#include "libworker/cuda/launch.h"
+#include "libworker/cuda/launch_list.h"
+#include "libworker/cuda/op.h"
+#include "libworker/cuda/op_list.h"
+#include "libworker/graph/launches.h"
+
+static inline void run_op(const struct cuda_op *op, struct queue *queue, const void *args)
+{
+    const struct op_args *a = args;
+    struct op_call call = a->call;
+    call.pass = &a->pass;
+    call.queue = queue;
+    if (a->backward)
+        op->backward(&call, cuda_queue_of(queue));
+    else
+        op->forward(&call, cuda_queue_of(queue));
+}
+
+static inline size_t scratch_of(const struct cuda_op *op, const void *args)
+{
+    const struct op_args *a = args;
+    return op->scratch_bytes ? op->scratch_bytes(&a->call, a->backward) : 0;
+}
+
+#define X(name)                                                                                    \
+    extern const struct cuda_op cuda_op_##name;                                                    \
+    static void run_op_##name(struct queue *queue, const void *args)                               \
+    {                                                                                              \
+        run_op(&cuda_op_##name, queue, args);                                                      \
+    }                                                                                              \
+    static size_t scratch_of_##name(const void *args)                                              \
+    {                                                                                              \
+        return scratch_of(&cuda_op_##name, args);                                                  \
+    }
+CUDA_OP_LIST(X)
+#undef X
+
+#define X(name)                                                                                    \
+    extern const struct cuda_launch cuda_launch_##name;                                            \
+    static void run_launch_##name(struct queue *queue, const void *args)                           \
+    {                                                                                              \
+        cuda_launch_##name.run(args, cuda_queue_of(queue));                                        \
+    }
+CUDA_LAUNCH_LIST(X)
+#undef X
+
+struct op_kernel {
+    const struct cuda_op *op;
+    struct device_kernel kernel;
+};
+
+struct launch_kernel {
+    const struct cuda_launch *launch;
+    struct device_kernel kernel;
+};
+
+static const struct op_kernel ops[] = {
+#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name}},
+    CUDA_OP_LIST(X)
+#undef X
+        {NULL, {NULL, NULL}},
+};
+
+static const struct launch_kernel launches[] = {
+#define X(name) {&cuda_launch_##name, {run_launch_##name, NULL}},
+    CUDA_LAUNCH_LIST(X)
+#undef X
+        {NULL, {NULL, NULL}},
+};
+
+const struct cuda_op *table_op(const char *name)
+{
+    for (int i = 0; ops[i].op; i++) {
+        if (!strcmp(ops[i].op->name, name))
+            return ops[i].op;
+    }
+    return NULL;
+}
+
+const struct device_kernel *table_find(const char *name)
+{
+    for (int i = 0; ops[i].op; i++) {
+        if (!strcmp(ops[i].op->name, name))
+            return &ops[i].kernel;
+    }
+    for (int i = 0; launches[i].launch; i++) {
+        if (!strcmp(launches[i].launch->name, name))
+            return &launches[i].kernel;
+    }
+    return NULL;
+}

@@ -1,0 +1,25 @@
+/* A GPU of the fake runtime as a device of the module: device_free ends the runtime, too, which
+ * then has looked whether all was freed.
+ *
+ *     gpu_new       runs the module's kernels, emulated
+ *     gpu_hosted    runs the launches' own functions, those of the CPU, as work of its streams: the
+ *                   module's memory, streams and copies under any program
+ */
+#ifndef CUDA_GPU_H
+#define CUDA_GPU_H
+
+#include <stdint.h>
+
+#include "libworker/device/device.h"
+#include "tests/cuda/fake/fake.h"
+
+/* An sm_90 with the driver that it takes. */
+struct fake_options gpu_options(uint64_t seed);
+
+struct device *gpu_new(const struct fake_options *options);
+struct device *gpu_hosted(const struct fake_options *options);
+
+/* The scratch memory of a queue of it. */
+void *gpu_scratch(struct queue *queue);
+
+#endif
