@@ -7,6 +7,9 @@
 #include "common/base/str.h"
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/memory.h"
+#ifdef MUSTER_NCCL
+#include "libworker/cuda/nccl.h"
+#endif
 #include "libworker/cuda/queue.h"
 #include "libworker/cuda/table.h"
 
@@ -60,6 +63,9 @@ static const struct device_kernel *cuda_kernel(const struct device *device, cons
 static const struct device_ops cuda_ops = {
     .name = "cuda",
     .kernels = "cuda",
+#ifdef MUSTER_NCCL
+    .wires = &nccl_wires,
+#endif
     .kernel = cuda_kernel,
     .free = cuda_free,
     .memory_new = cuda_memory_new,

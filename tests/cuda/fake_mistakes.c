@@ -181,7 +181,7 @@ static bool scratch_is_zero(struct program *p)
 
 static bool is_right(struct program *p)
 {
-    float got[COUNT], want[COUNT] = {0};
+    float want[COUNT] = {0};
     bool right = scratch_is_zero(p);
     for (int round = 0; round < ROUNDS; round++)
         round_of(p, round);
@@ -194,8 +194,11 @@ static bool is_right(struct program *p)
         right = right && p->back[i] == want[i];
     }
     CHECK(queue_finish(p->compute, NULL) == 0);
-    CHECK(queue_read(p->compute, got, p->y, BYTES, NULL) == 0);
-    return right && memcmp(got, want, BYTES) == 0;
+    affine(p->compute, "add", (struct affine){p->y, p->x[0], COUNT, 0, 1, true});
+    CHECK(queue_read(p->compute, p->back, p->y, BYTES, NULL) == 0);
+    for (int i = 0; i < COUNT; i++)
+        right = right && p->back[i] == want[i] + 1;
+    return right;
 }
 
 static int run_program(uint64_t seed)
