@@ -81,6 +81,7 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                             .memory_bytes =
                                 a->memory_bytes ? a->memory_bytes : inventory->memory_bytes,
                             .processes = starter->processes,
+                            .stop_signal = a->stop_signal,
                             .cores = cores,
                             .gpus = gpus_of(inventory, a),
                             .master_addr = a->master_addr,

@@ -69,6 +69,7 @@ struct launch {
     const struct launch_user *user; /* NULL = the agent's */
     const char *cores;              /* "0-3,8": the cores it may use; "" = any */
     struct launch_gpus gpus;        /* of the worker: its job may open them, others may not */
+    int stop_signal;                /* what `terminate` sends; 0 = SIGTERM */
     uint16_t master_port;           /* must be free if this node serves it; 0 = do not check */
     const char *master_addr;        /* the address on which it must be free */
 };

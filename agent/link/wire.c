@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 
 #include "common/base/parse.h"
@@ -74,6 +75,20 @@ static void fill_command(struct assignment *a, const Muster__JobSpec *spec, bool
     a->env_count = (int)spec->n_env;
 }
 
+/* The choices of `stop_signal` in common/settings/job_field_list.h. */
+static int stop_signal(const char *name)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } signals[] = {
+        {"INT", SIGINT}, {"HUP", SIGHUP}, {"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        if (strcmp(signals[i].name, name) == 0)
+            return signals[i].number;
+    return SIGTERM;
+}
+
 static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
 {
     a->job_name = copy(a, spec->name, failed);
@@ -94,6 +109,7 @@ static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *f
         a->checkpoint_every = copy(a, spec->checkpoint->every, failed);
         a->checkpoint_keep = spec->checkpoint->keep;
     }
+    a->stop_signal = stop_signal(spec->stop_signal);
     fill_command(a, spec, failed);
     if (!fill_training(a, spec->training))
         *failed = true;

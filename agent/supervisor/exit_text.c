@@ -32,7 +32,8 @@ void exit_describe(struct worker_exit *exit, const struct exit_circumstances *c)
     const char *why = "";
     if (c->core_dumped)
         why = " (core dumped)";
-    else if (c->asked_signal && (exit->signal == SIGTERM || exit->signal == SIGKILL))
+    else if (c->asked_signal && (exit->signal == SIGTERM || exit->signal == SIGKILL ||
+                                 exit->signal == c->asked_signal))
         why = " (asked to stop)";
     if (name)
         (void)str_printf(exit->text, sizeof(exit->text), "killed by SIG%s%s", name, why);

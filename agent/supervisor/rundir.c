@@ -183,6 +183,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     record_put_number(&w, "processes", launch->processes);
     record_put_text(&w, "cores", launch->cores ? launch->cores : "");
     record_put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
+    record_put_number(&w, "stop_signal", launch->stop_signal);
     record_put_number(&w, "master_port", launch->master_port);
     put_user(&w, launch->user);
     put_home(&w, &how->home);
@@ -291,6 +292,7 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     launch->processes = (uint32_t)record_number(map, "processes");
     launch->cores = record_text(map, "cores");
     launch->master_addr = record_text(map, "master_addr");
+    launch->stop_signal = (int)record_number(map, "stop_signal");
     launch->master_port = (uint16_t)record_number(map, "master_port");
     if (get_user(map, arena, &launch->user) || get_secret_names(map, arena, &run))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s/launch.json", dir->path);

@@ -288,13 +288,21 @@ static int start_worker(struct shim *shim, struct error *err)
     return rundir_write_worker(&shim->dir, &record, err);
 }
 
+/* What the job chose; of a worker that an older agent started, SIGTERM. */
+static int stop_signal(const struct shim *shim)
+{
+    int number = shim->run.launch.stop_signal;
+    return number > 0 && number < NSIG ? number : SIGTERM;
+}
+
 static void handle_signal(struct shim *shim, int number)
 {
     switch (number) {
     case SIGTERM:
-        shim->asked_signal = SIGTERM;
+        shim->asked_signal = stop_signal(shim);
         if (!shim->ended)
-            kill(-shim->worker, SIGTERM); /* it leads its group: it was started in a session */
+            kill(-shim->worker,
+                 shim->asked_signal); /* it leads its group: it was started in a session */
         break;
     case SIGUSR1:
         shim->asked_signal = SIGKILL;

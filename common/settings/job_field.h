@@ -51,7 +51,7 @@ enum field_form {
 };
 
 enum { AFTER_FAILURE_STOP, AFTER_FAILURE_RETRY }; /* of restart.on_failure and on_no_progress */
-enum { FIELD_CHOICES_MAX = 4 };
+enum { FIELD_CHOICES_MAX = 6 };
 
 struct job_field {
     const char *key;  /* "restart.max" */

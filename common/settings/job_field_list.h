@@ -49,6 +49,13 @@
     FLAG(MAX_RUNTIME, max_runtime, TEXT, "max_runtime", "end the job after this long",             \
          "max-runtime", 0, "TIME", .absent = "no limit", .form = FORM_TIME,                        \
          .accepts = "a time such as 90m or 2h")                                                    \
+    FLAG(GRACE, grace, TEXT, "grace",                                                              \
+         "time to save and end after the stop signal, before SIGKILL", "grace", 0, "TIME",         \
+         .fallback = "10s", .form = FORM_TIME, .min = 1000, .max = SPEC_GRACE_MAX_MS,              \
+         .refusal = "not a grace", .accepts = "a time from 1s to 2h")                              \
+    FLAG(STOP_SIGNAL, stop_signal, TEXT, "stop_signal", "signal that asks the workers to end",     \
+         "stop-signal", 0, "SIGNAL", .fallback = "TERM", .form = FORM_CHOICE,                      \
+         .choices = {"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"})                                \
     FLAG(ELASTIC, elastic, TEXT, "elastic",                                                        \
          "what a change of nodes does: in_place, restart or off", "elastic", 0, "HOW",             \
          .fallback = "in_place", .form = FORM_CHOICE, .choices = {"in_place", "restart", "off"})   \

@@ -16,6 +16,7 @@ enum {
     SPEC_PRIORITY_LIMIT = 1000,
     SPEC_RESTARTS_MAX = 1000,
     SPEC_BACKOFF_MAX_MS = 24 * 3600 * 1000,
+    SPEC_GRACE_MAX_MS = 2 * 3600 * 1000,
 };
 
 #endif

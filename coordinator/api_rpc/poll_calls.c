@@ -168,7 +168,7 @@ static Muster__Assignment *wire_assignment(struct poll *poll, const struct assig
     ret->job = rpc_text(from->job->id);
     ret->uid = from->worker->uid;
     ret->stop = from->stop;
-    ret->grace_ms = STOP_GRACE_MS;
+    ret->grace_ms = (uint32_t)from->job->spec->grace_ms;
     ret->generation = from->generation;
     ret->slot = (uint32_t)from->worker->slot;
     ret->reform = from->reform;

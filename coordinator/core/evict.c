@@ -51,7 +51,7 @@ static void end_with_grace(struct step *step, struct job *job, const struct job 
         worker_stop(step, job, &job->workers[i]);
     step_reassign_group(step, job, &job->forming);
     group_clear(step->cluster, job, &job->forming);
-    job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
+    job->stop_deadline_ms = step->now_ms + job->spec->grace_ms + STOP_SLACK_MS;
     job_set_state(step, job, JOB_PREEMPTING, reason);
 }
 

@@ -246,7 +246,7 @@ void job_restored(struct step *step, struct job *job)
     if (job->broken_at_ms)
         job->broken_at_ms = now;
     if (job->stop_deadline_ms)
-        job->stop_deadline_ms = now + STOP_GRACE_MS + STOP_SLACK_MS;
+        job->stop_deadline_ms = now + job->spec->grace_ms + STOP_SLACK_MS;
     runtime_restored(step, job);
     if (job->state == JOB_RUNNING && !job->running_wall_ms) /* stored before this field existed */
         job->running_wall_ms = job->started_wall_ms;

@@ -3,20 +3,20 @@
 #define CORE_LIMITS_H
 
 enum {
-    BEAT_MS = 1000,               /* agents report at least this often */
-    LEASE_MS = 3000,              /* a node silent for this long loses its lease */
-    RESTORED_LEASE_MS = 10000,    /* the first lease after a restart: agents must find us again */
-    ABSENCE_MS = 500,             /* a tick this late means the coordinator was paused: silence
+    BEAT_MS = 1000,            /* agents report at least this often */
+    LEASE_MS = 3000,           /* a node silent for this long loses its lease */
+    RESTORED_LEASE_MS = 10000, /* the first lease after a restart: agents must find us again */
+    ABSENCE_MS = 500,          /* a tick this late means the coordinator was paused: silence
                                    * proves nothing */
-    PUNCTUAL_MS = 50,             /* a lease check later than this first processes the waiting
+    PUNCTUAL_MS = 50,          /* a lease check later than this first processes the waiting
                                    * reports, */
-    LEASE_GRACE_MS = 250,         /* for at most this long */
-    EVIDENCE_MS = LEASE_MS,       /* a new step of its gang proves for this long that a silent
+    LEASE_GRACE_MS = 250,      /* for at most this long */
+    EVIDENCE_MS = LEASE_MS,    /* a new step of its gang proves for this long that a silent
                                    * node is alive */
-    FRONT_REASONS_MS = 1000,      /* interval of new reasons for all jobs in front of the queue */
-    STOP_GRACE_MS = 10000,        /* between SIGTERM and SIGKILL */
-    STOP_SLACK_MS = 30000,        /* a worker that outlives grace and this is named in the reason */
-    JOIN_TIMEOUT_MS = 30000,      /* to join, for members whose peers reported them lost */
+    FRONT_REASONS_MS = 1000,   /* interval of new reasons for all jobs in front of the queue */
+    STOP_GRACE_MS = 10000,   /* the default of `grace`; and how long a leaver's hand-over may be */
+    STOP_SLACK_MS = 30000,   /* a worker that outlives grace and this is named in the reason */
+    JOIN_TIMEOUT_MS = 30000, /* to join, for members whose peers reported them lost */
     SURVIVOR_TIMEOUT_MS = 600000, /* to join, for other living members: they may evaluate, load or
                                    * save */
     START_TIMEOUT_MS = 60000,     /* to join, for members that are newly started */

@@ -188,7 +188,7 @@ void job_stop(struct step *step, struct job *job, enum job_state ending,
         job_end(step, job);
         return;
     }
-    job->stop_deadline_ms = step->now_ms + STOP_GRACE_MS + STOP_SLACK_MS;
-    job->kill_due_ms = step->now_ms + STOP_GRACE_MS;
+    job->stop_deadline_ms = step->now_ms + job->spec->grace_ms + STOP_SLACK_MS;
+    job->kill_due_ms = step->now_ms + job->spec->grace_ms;
     job_set_state(step, job, JOB_STOPPING, reason);
 }

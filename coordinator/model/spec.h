@@ -41,6 +41,7 @@ struct spec {
     struct resources resources;
     int priority;
     int64_t max_runtime_ms; /* 0 = no limit */
+    int64_t grace_ms;       /* between the stop signal and SIGKILL */
     int restart_max;
     int64_t backoff_min_ms, backoff_max_ms;
     bool stop_without_progress;

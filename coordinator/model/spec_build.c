@@ -19,6 +19,7 @@ static void spec_fill(struct spec *spec)
     spec->resources.memory_bytes = values[JOB_FIELD_MEMORY].low;
     spec->priority = (int)values[JOB_FIELD_PRIORITY].low;
     spec->max_runtime_ms = values[JOB_FIELD_MAX_RUNTIME].low;
+    spec->grace_ms = values[JOB_FIELD_GRACE].low;
     spec->restart_max = (int)values[JOB_FIELD_RESTART_MAX].low;
     spec->backoff_min_ms = values[JOB_FIELD_BACKOFF].low;
     spec->backoff_max_ms = values[JOB_FIELD_BACKOFF].high;

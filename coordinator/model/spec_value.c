@@ -63,7 +63,10 @@ static int parse_size(const struct job_field *row, const char *text, int64_t *re
 static int parse_time(const struct job_field *row, const char *text, int64_t *ret_ms,
                       struct error *err)
 {
-    if (!parse_duration(text, ret_ms, err))
+    int rc = parse_duration(text, ret_ms, err);
+    if (!rc && row->form == FORM_TIME && row->max && (*ret_ms < row->min || *ret_ms > row->max))
+        return refuse_value(row, row->key, err);
+    if (!rc)
         return 0;
     error_field(err, "%s", row->key);
     error_hint(err, "%s", row->accepts);

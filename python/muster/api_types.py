@@ -25,6 +25,8 @@ class JobSpecInput(TypedDict, total=False):
     training: Optional[TrainingInput]
     workdir: Optional[str]
     secrets: Optional[Dict[str, str]]
+    grace: Optional[str]
+    stop_signal: Optional[str]
 
 
 class Job(TypedDict, total=False):
@@ -301,6 +303,8 @@ class JobSpec(TypedDict, total=False):
     training: Training
     workdir: str
     secrets: Dict[str, str]
+    grace: str
+    stop_signal: str
 
 
 class Reason(TypedDict):

@@ -466,3 +466,29 @@ def test_a_pause_that_is_told_is_no_hang(cluster, program):
     ended = cluster.wait_state(job, "succeeded", seconds=40)
     assert int(ended["step"]) == 21
     assert "stalled" not in cluster.muster("events", job, check=True).stdout
+
+
+def test_grace_and_stop_signal_are_the_jobs(cluster, program, tmp_path):
+    """12 s to save, more than the default grace, asked for by SIGUSR1."""
+    job = cluster.submit("--grace", "30s", "--stop-signal", "USR1", "--checkpoint", tmp_path / "ckpt", "--", *program('''
+        import signal
+        signal.signal(signal.SIGUSR1, lambda *_: print(json.dumps("USR1"), flush=True))
+        report.ask("step", step=3)
+        print(json.dumps(report.event("stop")), flush=True)
+        time.sleep(12)
+        path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/late"
+        os.makedirs(path)
+        print(json.dumps(report.ask("checkpoint", path=path)), flush=True)
+    '''))
+    assert cluster.job(job)["spec"]["grace"] == "30s" and cluster.job(job)["spec"]["stop_signal"] == "USR1"
+    wait_for("a step", 10, lambda: int(cluster.job(job).get("step") or 0) == 3)
+    cluster.muster("cancel", job, check=True)
+    ended = cluster.wait_state(job, "cancelled", seconds=40)
+    assert ended["last_checkpoint"]["path"] == f"{tmp_path}/ckpt/late"
+    seen = lines(cluster, job)
+    assert "USR1" in seen and {"id": 2, "prune": []} in seen
+    assert 25 < next(line for line in seen if isinstance(line, dict) and line.get("event") == "stop")["grace_s"] <= 30
+    for bad in ("500ms", "3h", "soon"):
+        refused = cluster.muster("submit", "--grace", bad, "--", "true")
+        assert refused.returncode == 2 and "grace" in refused.stderr, refused.stderr
+    assert "TERM, INT" in cluster.muster("submit", "--stop-signal", "KILL", "--", "true").stderr
