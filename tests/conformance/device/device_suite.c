@@ -10,7 +10,7 @@
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "tests/conformance/device/programs.h"
 #ifdef DEVICE_SUITE_CUDA
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/fake/gpu.h"
 #endif
 
 enum { SEEDS = 40, COUNT = 1000 };

@@ -10,7 +10,7 @@
 
 #include "libworker/device/device_ops.h"
 #include "tests/conformance/device/programs.h"
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/fake/gpu.h"
 
 enum { SEEDS = 24, COUNT = 500, ROUNDS = 6, RIGHT = 0, WRONG = 7 };
 #define BYTES (COUNT * sizeof(float))

@@ -5,8 +5,8 @@
  *     gpu_hosted    runs the launches' own functions, those of the CPU, as work of its streams: the
  *                   module's memory, streams and copies under any program
  */
-#ifndef CUDA_GPU_H
-#define CUDA_GPU_H
+#ifndef FAKE_GPU_H
+#define FAKE_GPU_H
 
 #include <stdint.h>
 

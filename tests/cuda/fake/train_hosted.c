@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
 

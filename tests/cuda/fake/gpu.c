@@ -1,4 +1,4 @@
-#include "tests/cuda/gpu.h"
+#include "tests/cuda/fake/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
