@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 sys.path.insert(0, str(HERE.parent))
-from localcluster import Cluster, descendants, processes  # noqa: E402
+from localcluster import Cluster, descendants, free_port, processes  # noqa: E402
 from torches import torches  # noqa: E402
 
 ROUNDS, LIMIT_S, TARGET_S = 5, 90, 1.5
@@ -115,7 +115,7 @@ def under_torchrun(python, count):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         log = open(f"{folder}/log", "w")
         launcher = subprocess.Popen([python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--nnodes", "1", "--max_restarts", "1000",
-                                     "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", HERE / "program.py", "restart", folder],
+                                     "--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{free_port()}", HERE / "program.py", "restart", folder],
                                     stdout=log, stderr=log, env=environment, start_new_session=True)
 
         def worker():
@@ -123,6 +123,11 @@ def under_torchrun(python, count):
             ranks = sorted(pid for pid, (parent, line) in table.items() if parent == launcher.pid and "program.py" in line)
             os.kill(ranks[-1], signal.SIGKILL)
         try:
+            while launcher.poll() is None and not steps(folder):
+                time.sleep(0.1)
+            if launcher.poll() is not None:
+                print(f"bench recovery_torch: this torchrun does not start: {Path(folder, 'log').read_text()[-200:].strip()}", file=sys.stderr)
+                return True
             return rounds_of("torchrun, one agent with two processes, worker killed", count, lambda: measure(folder, worker))
         finally:
             for pid in descendants({launcher.pid}, processes()):

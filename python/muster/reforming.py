@@ -138,8 +138,13 @@ def _of_collective(error: RuntimeError) -> bool:
 
 
 def _lost(here: Agent, at: Optional[Place]) -> bool:
-    """Report that ranks are gone and wait for the generation that follows. False: none does."""
-    here.note({"do": "lost", "generation": at.generation if at else 0, "ranks": []})
+    """Report that ranks are gone and wait for the generation that follows. False: none does.
+
+    gloo does not say which. All others are named, since the coordinator gives up only those whose node's
+    connection is lost as well, or whose process ended; a rank that only left the group joins again."""
+    if at is not None:
+        others = [rank for rank in range(at.world) if rank != at.rank]
+        here.note({"do": "lost", "generation": at.generation, "ranks": others})
     end = time.monotonic() + NEWS_S
     while not _due(here):
         if here.stop is not None:
