@@ -192,6 +192,7 @@ const struct op_case cases_shapes[] = {
     {"slice", "bytes", slice, .in = {{WK_SHAPE(WK_SAMPLES, 7, 3), FILL_WHOLE, .type = WK_U8}},
      .reference = slice_reference, .option = {1, 2, 4}},
     SLICE("aligned", WK_SHAPE(WK_SAMPLES, 7, 16), 1, 2, 4),
+    SLICE("from an odd place", WK_SHAPE(WK_SAMPLES, 8), 1, 1, 4),
     SLICE("middle", WK_SHAPE(WK_SAMPLES, 7, 3), 1, 2, 4),
     SLICE("last", WK_SHAPE(WK_SAMPLES, WK_LENGTH, 9), 2, 0, 5),
     SLICE("all", WK_SHAPE(WK_SAMPLES, 4), 1, 0, 4),

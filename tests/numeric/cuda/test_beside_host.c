@@ -7,6 +7,11 @@
 
 #include "tests/numeric/graph/harness.h"
 
+static const char *const names[] = {
+    "add",      "concat",    "convert", "dropout", "gather_rows", "gelu",  "gelu_erf", "leaky_relu",
+    "multiply", "positions", "reduce",  "relu",    "rope",        "scale", "sigmoid",  "silu",
+    "slice",    "subtract",  "swiglu",  "tanh",    "transpose",   "window"};
+
 enum variant { PLAIN, SPECIAL, EQUAL, MISSING };
 
 /* The same in both trials. */
@@ -124,31 +129,40 @@ static void check_case(const struct op_case *c, enum variant variant, enum wk_dt
     trial_free(&u);
 }
 
+static bool is_named(const struct op_case *c)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], c->row) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void check_all(enum variant variant)
 {
     static const enum wk_dtype types[] = {WK_F32, WK_BF16, WK_F16};
     for (int i = 0; case_at(i); i++) {
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; is_named(case_at(i)) && k < 3; k++)
             check_case(case_at(i), variant, types[k]);
     }
 }
 
-Test(cuda_elements, are_as_the_hosts)
+Test(cuda_beside_host, are_as_the_hosts)
 {
     check_all(PLAIN);
 }
 
-Test(cuda_elements, of_special_values)
+Test(cuda_beside_host, of_special_values)
 {
     check_all(SPECIAL);
 }
 
-Test(cuda_elements, of_equal_values)
+Test(cuda_beside_host, of_equal_values)
 {
     check_all(EQUAL);
 }
 
-Test(cuda_elements, of_batches_that_lack_an_input)
+Test(cuda_beside_host, of_batches_that_lack_an_input)
 {
     check_all(MISSING);
 }
