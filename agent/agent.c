@@ -5,6 +5,7 @@
 
 #include "agent/core/step.h"
 #include "agent/driver.h"
+#include "agent/gpu_metrics.h"
 #include "agent/link/coordinator_link.h"
 #include "agent/link/report_socket.h"
 #include "agent/link/wire.h"
@@ -258,6 +259,13 @@ static void on_stacks(void *arg, const struct agent_worker *worker, const char *
     report_output(&agent->driver.report);
 }
 
+static void on_gpus_read(void *arg)
+{
+    struct agent *agent = arg;
+    struct gpu_metrics_sink sink = {agent, on_metric};
+    gpu_metrics(agent->gpus, agent->core, &sink);
+}
+
 static const struct agent_worker *on_worker(void *arg, const struct worker_key *key)
 {
     struct agent *agent = arg;
@@ -342,6 +350,11 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
 static void connect_driver(struct agent *agent, const struct agent_options *o)
 {
     struct agent_driver *driver = &agent->driver;
+    struct gpu_watch_options gpus = {.loop = agent->loop,
+                                     .log = agent->log,
+                                     .inventory = &agent->inventory,
+                                     .on_read = on_gpus_read,
+                                     .arg = agent};
     driver->node = agent->name;
     driver->loop = agent->loop;
     driver->log = agent->log;
@@ -351,7 +364,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->socket = agent->socket;
     driver->reports = agent->reports;
     driver->outbox = &agent->outbox;
-    driver->gpus = agent->gpus = gpu_watch_new(agent->loop, &agent->inventory, agent->log);
+    driver->gpus = agent->gpus = gpu_watch_new(&gpus);
     driver->on_end = o->on_end;
     driver->on_end_arg = o->on_end_arg;
     driver->starter = (struct starter){.inventory = &agent->inventory,

@@ -8,6 +8,8 @@
 struct gpu_watch {
     struct loop *loop;
     const struct log *log;
+    void (*on_read)(void *arg);
+    void *arg;
     struct loop_timer timer;
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     int count;
@@ -65,6 +67,7 @@ static void on_read(void *arg)
     tell_changes(watch);
     memcpy(watch->latest, watch->next, sizeof(watch->latest));
     watch->fresh = true;
+    watch->on_read(watch->arg);
     loop_timer_set(watch->loop, &watch->timer, loop_now_ms(watch->loop) + GPU_WATCH_EVERY_MS,
                    begin_reading, watch);
 }
@@ -76,14 +79,16 @@ static void begin_reading(void *arg)
     loop_offload(watch->loop, read_all, on_read, watch);
 }
 
-struct gpu_watch *gpu_watch_new(struct loop *loop, const struct inventory *inventory,
-                                const struct log *log)
+struct gpu_watch *gpu_watch_new(const struct gpu_watch_options *options)
 {
+    const struct inventory *inventory = options->inventory;
     struct gpu_watch *watch = inventory->gpus_count ? calloc(1, sizeof(*watch)) : NULL;
     if (!watch)
         return NULL;
-    watch->loop = loop;
-    watch->log = log;
+    watch->loop = options->loop;
+    watch->log = options->log;
+    watch->on_read = options->on_read;
+    watch->arg = options->arg;
     watch->count = inventory->gpus_count;
     memcpy(watch->gpus, inventory->gpus, sizeof(watch->gpus));
     begin_reading(watch);
@@ -98,6 +103,16 @@ void gpu_watch_free(struct gpu_watch *watch)
     watch->orphaned = true;
     if (!watch->reading)
         drop(watch);
+}
+
+bool gpu_watch_reading(const struct gpu_watch *watch, uint32_t slot, struct gpu_reading *ret,
+                       uint64_t *ret_memory_bytes)
+{
+    if (slot >= (uint32_t)watch->count || !watch->latest[slot].there)
+        return false;
+    *ret = watch->latest[slot].reading;
+    *ret_memory_bytes = watch->gpus[slot].memory_bytes;
+    return true;
 }
 
 static void fill(Muster__GpuReading *to, const struct gpu_reading *from)

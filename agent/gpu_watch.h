@@ -14,11 +14,21 @@ enum { GPU_WATCH_EVERY_MS = 5000 };
 
 struct gpu_watch;
 
-/* NULL if the inventory has no GPUs, or there is no memory: nothing is reported then. The loop and
- * the log are borrowed for life, the inventory is copied. */
-struct gpu_watch *gpu_watch_new(struct loop *loop, const struct inventory *inventory,
-                                const struct log *log);
+struct gpu_watch_options {
+    struct loop *loop;                 /* borrowed for life */
+    const struct log *log;             /* borrowed for life */
+    const struct inventory *inventory; /* copied */
+    void (*on_read)(void *arg);        /* after each reading */
+    void *arg;
+};
+
+/* NULL if the inventory has no GPUs, or there is no memory: nothing is reported then. */
+struct gpu_watch *gpu_watch_new(const struct gpu_watch_options *options);
 void gpu_watch_free(struct gpu_watch *watch); /* never waits for a reading; NULL is fine */
+
+/* The latest reading of a slot's GPU, and all its memory. False: there is none, or it is lost. */
+bool gpu_watch_reading(const struct gpu_watch *watch, uint32_t slot, struct gpu_reading *ret,
+                       uint64_t *ret_memory_bytes);
 
 /* Add the latest reading of each slot's GPU, unless an earlier report had it. False: the arena is
  * full. NULL is fine. */

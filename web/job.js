@@ -4,6 +4,7 @@
 import * as api from "./api.js";
 import { cause, needsWhy } from "./cause.js";
 import { Curves } from "./curves.js";
+import { GpuCurves } from "./gpu_curves.js";
 import { ask, field, input } from "./dialog.js";
 import { ended, h, jobLink, jobState, section, show, state, table, waiting } from "./dom.js";
 import { ago, bytes, count, loss, plural, rate, span, step, time } from "./format.js";
@@ -122,11 +123,11 @@ class Why {
 
 export function jobView(root, id) {
   const head = h("div", { class: "job-head" }), top = h("div"), below = h("div");
-  const timeline = new Timeline(), curves = new Curves(), logs = new Logs(), past = new History(), why = new Why();
+  const timeline = new Timeline(), curves = new Curves(), gpus = new GpuCurves(), logs = new Logs(), past = new History(), why = new Why();
   let was = null, over = false;
   root.replaceChildren(head, top,
     section("Timeline", h("span", { class: "dim legend-line" }, "height is the number of workers, ", h("span", { class: "tick-sign" }), " a checkpoint, ", h("span", { class: "error" }, "✕"), " a failure"), timeline.element),
-    section("Loss", curves.tools, curves.element), section("Output", logs.tools, logs.list), below);
+    section("Loss", curves.tools, curves.element), gpus.element, section("Output", logs.tools, logs.list), below);
   return {
     stream: () => api.jobPath(id),
     isOver: () => over && logs.atEnd, // nothing of it will change
@@ -150,10 +151,11 @@ export function jobView(root, id) {
       curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);
       show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), checkpointsTable(checkpoints), command(job), history(past.events));
-      await Promise.all([curves.refresh(job.id, generations), logs.refresh(job.id)]);
+      await Promise.all([curves.refresh(job.id, generations), gpus.refresh(job.id), logs.refresh(job.id)]);
     },
     close() {
       curves.close();
+      gpus.close();
       document.title = "Muster";
     },
   };

@@ -1,5 +1,7 @@
 """The GPUs of a node on its page: what they do, and what ails them, as it changes."""
 
+import json
+
 from localcluster import MUSTER
 from test_page import errors, shot, show, sign_in, text_of, wait
 from selenium.webdriver.common.by import By
@@ -31,4 +33,14 @@ def test_each_gpu_has_a_row_that_is_live(browser, cluster, monkeypatch, tmp_path
     readings.write_text("0 used 3\n1 lost 1\n")
     text_of(browser, "cannot be read any more")
     wait(browser, lambda b: "3 %" in rows(b)[0])
+    report = f"i=0; while [ $i -lt 400 ]; do i=$((i+1)); {MUSTER} report step $i --loss 1; sleep 0.1; done"
+    spec = tmp_path / "job.json"
+    spec.write_text(json.dumps({"name": "user", "workers_per_node": 2, "constraints": {"gpu.model": "H200"}, "command": ["/bin/sh", "-c", report]}))
+    job = cluster.submit(spec)
+    show(browser, cluster, f"/jobs/{job}")
+    wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "section[aria-label=GPUs]").is_displayed())
+    series = {one["name"] for one in cluster.rest("GET", f"/v1/jobs/{job}/metrics?series=gpu.used.node0,gpu.memory.node0")[1]["series"]}
+    assert series == {"gpu.used.node0", "gpu.memory.node0"}
+    shot(browser, "gpu_curves")
+    cluster.muster("cancel", job, check=True)
     assert not errors(browser)
