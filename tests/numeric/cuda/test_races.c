@@ -1,6 +1,6 @@
-/* Under ThreadSanitizer each thread of an emulated kernel is one of its own. Two that use an element
- * without a barrier between them are reported, whatever the order was. These are small cases of each
- * operation; the table's own tests check what they compute. */
+/* Under ThreadSanitizer each thread of an emulated kernel is one of its own. Two that use an
+ * element without a barrier between them are reported, whatever the order was. These are small
+ * cases of each operation; the table's own tests check what they compute. */
 #include "tests/lib/check.h"
 #include "tests/numeric/graph/harness.h"
 
