@@ -1,0 +1,160 @@
+/* Whole trainings with the module's own kernels, emulated, over a runtime without a GPU: every model,
+ * precision, optimizer and strategy of one process. Losses, norms and weights are the CPU's within
+ * the rounding of the type. With every seed of the streams' order they are the same bits.
+ *
+ *     cuda_train [CASE]
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/cuda/fake/gpu.h"
+#include "tests/lib/check.h"
+#include "tests/numeric/train/rehearsed.h"
+
+enum { SEEDS = 2 };
+
+static struct rehearsed_result on_cpu, on_gpu, first;
+
+static bool same(const struct rehearsed_result *a, const struct rehearsed_result *b)
+{
+    for (int i = 0; i < REHEARSED_STEPS; i++) {
+        if (memcmp(&a->numbers[i].loss, &b->numbers[i].loss, sizeof(double)) ||
+            memcmp(&a->numbers[i].norm, &b->numbers[i].norm, sizeof(double)))
+            return false;
+    }
+    return a->skipped == b->skipped && !memcmp(&a->held_out, &b->held_out, sizeof(double)) &&
+           !memcmp(a->weights, b->weights, a->count * sizeof(*a->weights));
+}
+
+static double relative(double x, double wanted)
+{
+    return fabs(x - wanted) / fmax(fabs(wanted), 1e-6);
+}
+
+/* The largest distance of a loss or norm. */
+static double distance(const struct rehearsed_result *a, const struct rehearsed_result *wanted)
+{
+    double largest = relative(a->held_out, wanted->held_out);
+    for (int i = 0; i < REHEARSED_STEPS; i++) {
+        largest = fmax(largest, relative(a->numbers[i].loss, wanted->numbers[i].loss));
+        largest = fmax(largest, relative(a->numbers[i].norm, wanted->numbers[i].norm));
+    }
+    return largest;
+}
+
+/* Of the weights, over the size of all of them. */
+static double weight_distance(const struct rehearsed_result *a,
+                              const struct rehearsed_result *wanted)
+{
+    double apart = 0, all = 0;
+    for (size_t i = 0; i < wanted->count; i++) {
+        double d = (double)a->weights[i] - (double)wanted->weights[i];
+        apart += d * d;
+        all += (double)wanted->weights[i] * (double)wanted->weights[i];
+    }
+    return sqrt(apart / all);
+}
+
+static const char *value_of(const struct rehearsed *rehearsed)
+{
+    return rehearsed->n_settings ? rehearsed->settings[0].value : "";
+}
+
+static void train(struct rehearsed rehearsed, double most)
+{
+    rehearsed.device = NULL;
+    rehearsed_run(&rehearsed, &on_cpu);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        const struct fake_options options = gpu_options(seed);
+        rehearsed.device = gpu_new(&options);
+        rehearsed_run(&rehearsed, &on_gpu);
+        device_free(rehearsed.device);
+        if (!seed)
+            first = on_gpu;
+        CHECK(same(&first, &on_gpu));
+    }
+    double numbers = distance(&on_gpu, &on_cpu), weights = weight_distance(&on_gpu, &on_cpu);
+    printf("   model %d, optimizer %d, %s: numbers %.1e, weights %.1e apart\n",
+           (int)rehearsed.model, (int)rehearsed.optimizer, value_of(&rehearsed), numbers, weights);
+    CHECK(on_gpu.count == on_cpu.count && on_gpu.skipped == on_cpu.skipped);
+    CHECK(numbers <= most && weights <= most);
+}
+
+static struct rehearsed with(enum rehearsed_model model, const char *name, const char *value)
+{
+    return (struct rehearsed){.model = model,
+                              .optimizer = REHEARSED_ADAMW,
+                              .clips = true,
+                              .settings = {{name, value}},
+                              .n_settings = 1};
+}
+
+/* Sums of up to some hundred numbers in another order, and steps of Adam, which make gradients near
+ * zero as large as others. */
+static const double F32 = 2e-4, LOW = 3e-2;
+
+static void every_model_trains_in_f32(void)
+{
+    for (int model = REHEARSED_GPT; model <= REHEARSED_MLP; model++)
+        train(with((enum rehearsed_model)model, "mixed_precision", "no"), F32);
+}
+
+static void every_model_trains_in_bf16_and_fp16(void)
+{
+    for (int model = REHEARSED_GPT; model <= REHEARSED_MLP; model++) {
+        train(with((enum rehearsed_model)model, "mixed_precision", "bf16"), LOW);
+        train(with((enum rehearsed_model)model, "mixed_precision", "fp16"), LOW);
+    }
+}
+
+static void every_optimizer_updates(void)
+{
+    for (int o = 0; o < REHEARSED_OPTIMIZERS; o++) {
+        struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+        rehearsed.optimizer = (enum rehearsed_optimizer)o;
+        train(rehearsed, F32);
+    }
+}
+
+static void a_model_may_be_cut(void)
+{
+    train(with(REHEARSED_MLP, "strategy", "zero1"), F32);
+    train(with(REHEARSED_MLP, "strategy", "zero2"), F32);
+    train(with(REHEARSED_MLP, "strategy", "fsdp"), F32);
+    train(with(REHEARSED_MLP, "ddp.hook", "bf16"), LOW);
+    train(with(REHEARSED_MLP, "recompute", "blocks"), F32);
+}
+
+static void windows_are_accumulated(void)
+{
+    struct rehearsed rehearsed = with(REHEARSED_MLP, "gradient_accumulation_steps", "2");
+    train(rehearsed, F32);
+    rehearsed.asks = true;
+    train(rehearsed, F32);
+}
+
+/* After it the process has the reason, and ends without a leak of the host's. */
+static void work_that_fails_fails_the_step(void)
+{
+    struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+    struct fake_options options = gpu_options(1);
+    options.fail_at = 1;
+    rehearsed.device = gpu_new(&options);
+    CHECK(rehearsed_refusal(&rehearsed, "cudaErrorIllegalAddress") == WK_EIO);
+    device_free(rehearsed.device);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(every_model_trains_in_f32),
+        CHECK_CASE(every_model_trains_in_bf16_and_fp16),
+        CHECK_CASE(every_optimizer_updates),
+        CHECK_CASE(a_model_may_be_cut),
+        CHECK_CASE(windows_are_accumulated),
+        CHECK_CASE(work_that_fails_fails_the_step),
+        {NULL, NULL},
+    };
+    return check_all(cases, argc, argv);
+}
