@@ -100,8 +100,11 @@ static int ddp_init(struct ddp *ddp, const struct strategy_options *options, str
     if (rc)
         return rc;
     rc = model_bind(model, ddp->params, ddp->grads);
-    if (rc)
-        return error_set(err, rc, "the model does not take its memory");
+    if (rc) {
+        (void)error_set(err, rc, "the model does not take its memory");
+        (void)device_failure(queue_device(model->queue), err);
+        return rc;
+    }
     if (model->values.fill && !options->fill_later)
         rc = ddp_fill(ddp, NULL, err);
     if (!rc)

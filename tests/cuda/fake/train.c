@@ -92,7 +92,7 @@ static struct rehearsed with(enum rehearsed_model model, const char *name, const
 
 /* Sums of up to some hundred numbers in another order, and steps of Adam, which make gradients near
  * zero as large as others. */
-static const double F32 = 2e-4, LOW = 3e-2;
+static const double F32 = 2e-5, LOW = 2e-2;
 
 static void every_model_trains_in_f32(void)
 {
@@ -110,11 +110,28 @@ static void every_model_trains_in_bf16_and_fp16(void)
 
 static void every_optimizer_updates(void)
 {
-    for (int o = 0; o < REHEARSED_OPTIMIZERS; o++) {
-        struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+    struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+    for (int o = 0; o < REHEARSED_MUON; o++) {
         rehearsed.optimizer = (enum rehearsed_optimizer)o;
         train(rehearsed, F32);
     }
+}
+
+/* Those are refused before anything runs, and all memory is freed. */
+static void what_the_module_lacks_is_refused(void)
+{
+    struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+    const struct fake_options options = gpu_options(1);
+    rehearsed.optimizer = REHEARSED_MUON;
+    rehearsed.device = gpu_new(&options);
+    CHECK(rehearsed_refusal(&rehearsed, "device cuda has no kernel for the optimizer \"muon\"") ==
+          WK_EUNSUPPORTED);
+    device_free(rehearsed.device);
+    rehearsed.model = REHEARSED_OWN;
+    rehearsed.optimizer = REHEARSED_ADAMW;
+    rehearsed.device = gpu_new(&options);
+    CHECK(rehearsed_refusal(&rehearsed, "operation of the program") == WK_EUNSUPPORTED);
+    device_free(rehearsed.device);
 }
 
 static void a_model_may_be_cut(void)
@@ -139,7 +156,7 @@ static void work_that_fails_fails_the_step(void)
 {
     struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
     struct fake_options options = gpu_options(1);
-    options.fail_at = 1;
+    options.fail_at = 8;
     rehearsed.device = gpu_new(&options);
     CHECK(rehearsed_refusal(&rehearsed, "cudaErrorIllegalAddress") == WK_EIO);
     device_free(rehearsed.device);
@@ -151,6 +168,7 @@ int main(int argc, char **argv)
         CHECK_CASE(every_model_trains_in_f32),
         CHECK_CASE(every_model_trains_in_bf16_and_fp16),
         CHECK_CASE(every_optimizer_updates),
+        CHECK_CASE(what_the_module_lacks_is_refused),
         CHECK_CASE(a_model_may_be_cut),
         CHECK_CASE(windows_are_accumulated),
         CHECK_CASE(work_that_fails_fails_the_step),
