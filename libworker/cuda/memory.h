@@ -4,7 +4,7 @@
 
 #include "libworker/cuda/cuda.h"
 
-void *cuda_memory_new(struct device *device, enum memory_kind kind, size_t bytes);
-void cuda_memory_free(struct device *device, enum memory_kind kind, void *memory, size_t bytes);
+void *cuda_memory_new(struct device *base, enum memory_kind kind, size_t bytes);
+void cuda_memory_free(struct device *base, enum memory_kind kind, void *memory, size_t bytes);
 
 #endif
