@@ -8,7 +8,7 @@
  * Accuracy, of the exact value, for all floats (tests/numeric/nn/test_curves.c). One unit is 2^-24,
  * half the distance from 1 to the next float. What is below 2^-118 may be 0.
  *
- *     tanh 4    sigmoid 4    silu 5    gelu_erf 10
+ *     tanh 4    sigmoid 4    softplus_rest 5    silu 5    gelu_erf 10
  *     slopes of silu and gelu_erf: 6 and 10, relative to the sum of their two terms' sizes
  */
 #ifndef KERNEL_CURVES_H
@@ -30,6 +30,9 @@ struct kernel_divergence {
 
 struct curve_kernels {
     curve_fn *tanh, *sigmoid;
+
+    /* log(1 + exp(-|x|)): what softplus, log(1 + exp(x)), is above max(x, 0). */
+    curve_fn *softplus_rest;
 
     /* SiLU, x sigmoid(x) (Elfwing et al. 2017), and GELU by the normal distribution's function
      * (Hendrycks and Gimpel 2016). Both and their slopes are 0 at minus infinity. */

@@ -1,31 +1,24 @@
-/* Binary cross-entropy of logits, in the form in which no power overflows. */
-#include <math.h>
-
+/* Binary cross-entropy of logits by the table's curves, in a form where no power overflows. */
 #include "libworker/graph/op/pair.h"
+#include "libworker/kernel/curves.h"
 
-/* -target log s(x) - (1 - target) log s(-x). */
-static float loss_of(float x, float target)
-{
-    return (x > 0 ? x : 0) - x * target + log1pf(expf(-fabsf(x)));
-}
-
-/* s(x), from the power that is at most 1. */
-static float sigmoid_of(float x)
-{
-    float fall = expf(-fabsf(x));
-    return (x < 0 ? fall : 1) / (1 + fall);
-}
-
+/* -target log s(x) - (1 - target) log s(-x). The loss may be written over x. */
 static void loss_tile(const struct pair *p)
 {
-    for (int64_t i = 0; i < p->n; i++)
-        p->out[i] = loss_of(p->x[i], p->target[i]);
+    float rest[TILE_MAX];
+    p->kernels->curves->softplus_rest(rest, p->x, (size_t)p->n);
+    for (int64_t i = 0; i < p->n; i++) {
+        float x = p->x[i];
+        p->out[i] = (x > 0 ? x : 0) - x * p->target[i] + rest[i];
+    }
 }
 
 static void x_slope(const struct pair *p)
 {
+    float share[TILE_MAX];
+    p->kernels->curves->sigmoid(share, p->x, (size_t)p->n);
     for (int64_t i = 0; i < p->n; i++)
-        p->out[i] = p->dout[i] * (sigmoid_of(p->x[i]) - p->target[i]);
+        p->out[i] = p->dout[i] * (share[i] - p->target[i]);
 }
 
 static void target_slope(const struct pair *p)

@@ -10,6 +10,7 @@ struct pair {
     float *out;                     /* the loss, or the gradient of one input */
     const float *x, *target, *dout; /* dout: backward only */
     int64_t n;
+    const struct kernel_table *kernels;
 };
 typedef void pair_fn(const struct pair *pair);
 
@@ -25,6 +26,7 @@ static inline void pair_each(const struct op_call *call, const struct op_tensor 
             .target = tile_read(k, &call->in[1], at, n, target_room),
             .dout = call->d_out.data ? (const float *)call->d_out.data + at : NULL,
             .n = n,
+            .kernels = k,
         };
         visit(&pair);
         tile_store(k, to, at, n, pair.out);

@@ -43,6 +43,12 @@ static void silu_slope_plain(float *dx, const float *x, const float *dout, size_
     }
 }
 
+static void softplus_rest_plain(float *out, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        out[i] = (float)log1p(exp(-fabs((double)x[i])));
+}
+
 /* The share of a normal distribution that is below x. */
 static double below(double x)
 {
@@ -97,6 +103,7 @@ static void divergence_slope_plain(const struct kernel_divergence *d, float dlos
 const struct curve_kernels curves_reference = {
     .tanh = tanh_plain,
     .sigmoid = sigmoid_plain,
+    .softplus_rest = softplus_rest_plain,
     .silu = silu_plain,
     .gelu_erf = gelu_erf_plain,
     .silu_slope = silu_slope_plain,
