@@ -20,10 +20,10 @@
 /* Find the pairs. WK_ENOMEM. */
 int join_find(struct emitter *emitter);
 
-/* The work and the one after it are to be one launch; `again`: in the backward pass. */
-bool join_fits(const struct emitter *emitter, const struct work *work, bool again);
+/* The sum and the work after it are to be one launch; `again`: in the backward pass. */
+bool join_fits(const struct emitter *emitter, const struct work *add, bool again);
 
 /* Emit that launch. */
-void join_emit(struct emitter *emitter, const struct work *work, bool again);
+void join_emit(struct emitter *emitter, const struct work *add, bool again);
 
 #endif
