@@ -9,6 +9,7 @@
 #include "libworker/cuda/memory.h"
 #ifdef MUSTER_NCCL
 #include "libworker/cuda/nccl.h"
+#include "libworker/cuda/nccl_api.h"
 #endif
 #include "libworker/cuda/queue.h"
 #include "libworker/cuda/table.h"
@@ -112,6 +113,9 @@ int cuda_device_new(int number, struct device **ret_device, struct error *err)
     struct cuda_device *device = calloc(1, sizeof(*device));
     if (!device)
         return error_set(err, WK_ENOMEM, "no memory for a GPU's device");
+#ifdef MUSTER_NCCL
+    nccl_api_prepare();
+#endif
     device->base.ops = &cuda_ops;
     device->number = number;
     rc = read_properties(device, err);

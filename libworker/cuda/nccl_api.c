@@ -18,7 +18,7 @@ static const char *const defaults[][2] = {
     {"NCCL_RAS_ENABLE", "0"},
 };
 
-static void set_environment(void)
+void nccl_api_prepare(void)
 {
     for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
         (void)setenv(defaults[i][0], defaults[i][1], 0);
@@ -45,7 +45,6 @@ int nccl_api_open(struct nccl_api *ret, struct error *err)
     const char *name = getenv("MUSTER_NCCL");
     struct nccl_api api = {0};
     bool whole = true;
-    set_environment();
     void *library = dlopen(name && *name ? name : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return error_set(err, WK_EUNAVAILABLE,

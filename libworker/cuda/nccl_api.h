@@ -36,8 +36,11 @@ struct nccl_api {
     int version; /* 22809 is 2.28.9 */
 };
 
-/* Open it, with the environment that Muster's wires need, unless the user has set it (docs/
- * collectives.md). WK_EUNAVAILABLE: there is none, or it is older than 2.28. */
+/* Set the variables that wires need, unless the user has (docs/nccl.md). While the process has few
+ * threads: others may read the environment. */
+void nccl_api_prepare(void);
+
+/* Open it. WK_EUNAVAILABLE: there is none, or it is older than 2.28. */
 int nccl_api_open(struct nccl_api *ret, struct error *err);
 
 #endif

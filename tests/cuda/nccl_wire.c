@@ -1,5 +1,5 @@
-/* own_wire.h by the CUDA module's wires, over the fake NCCL: streams are the rehearsal device's
- * queues. */
+/* own_wire.h by the CUDA module's wires, over the fake NCCL. Whose streams those are is
+ * nccl_place.h's. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libworker/cuda/cuda.h"
 #include "libworker/cuda/nccl.h"
+#include "libworker/cuda/nccl_api.h"
+#include "libworker/device/device_ops.h"
 #include "tests/cuda/fake_nccl.h"
+#include "tests/cuda/nccl_place.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/own_wire.h"
@@ -29,17 +31,10 @@ static struct {
     enum own_wires_fault fault;
     struct device_ops ops;
     struct wire_ops wire_ops;
-    struct cuda_device cuda;
     fake_nccl_graphs_fn *graphs;
     struct fake_nccl_work works[2]; /* of the call under way */
     int n_works;
 } own;
-
-/* The module's, of which nothing else is here. */
-bool cuda_enter(struct cuda_device *device)
-{
-    return device == &own.cuda;
-}
 
 struct own_wires *own_wires_new(void)
 {
@@ -76,43 +71,20 @@ long long own_wires_aborted_ms(const struct own_wires *wires)
 static int open_wire(struct device *device, const struct wire_place *place,
                      struct device_wire **ret, struct error *err)
 {
-    (void)device;
-    return nccl_wires.open(&own.cuda.base, place, ret, err);
+    return nccl_wires.open(place_device(device), place, ret, err);
 }
 
-static void run_work(struct queue *queue, const void *args)
-{
-    const struct fake_nccl_work *work = args;
-    (void)queue;
-    work->run(work->arg);
-}
-
-static void launch(struct queue *queue, const struct fake_nccl_work *work)
-{
-    const struct device_range ranges[] = {{work->in, work->in_bytes, DEVICE_READ},
-                                          {work->out, work->out_bytes, DEVICE_WRITE}};
-    queue_launch(queue, &(struct device_launch){.name = work->name,
-                                                .run = run_work,
-                                                .args = work,
-                                                .args_bytes = sizeof(*work),
-                                                .ranges = ranges,
-                                                .n_ranges = 2});
-}
-
-/* NCCL's calls run nothing: what the rehearsal device may run at once is enqueued after them. */
+/* NCCL's calls run nothing, so what a fake may run at once is enqueued after them. */
 static int enqueue(struct device_wire *wire, struct queue *queue,
                    const struct wire_message *message, struct error *err)
 {
-    struct cuda_queue stream = {.device = &own.cuda, .stream = (cudaStream_t)(void *)queue};
     own.n_works = 0;
-    int rc = nccl_wires.enqueue(wire, &stream.base, message, err);
+    int rc = place_send(wire, queue, message, err);
     if (rc)
         return rc;
     CHECK(own.n_works == 2);
     (void)atomic_fetch_add(&own.wires->messages, 1);
-    launch(queue, &own.works[0]);
-    own.ops.finish(event_record(queue));
-    launch(queue, &own.works[1]);
+    place_run(queue, &own.works[0], &own.works[1]);
     return 0;
 }
 
@@ -167,6 +139,7 @@ void own_wires_give(struct own_wires *wires, struct device *device, enum own_wir
 {
     own.wires = wires;
     own.fault = fault;
+    nccl_api_prepare();
     begin_fake();
     CHECK(setenv("MUSTER_NCCL", fault == OWN_WIRES_ABSENT ? "/nowhere.so" : FAKE_NCCL, 1) == 0);
     if (fault == OWN_WIRES_HANG)

@@ -11,6 +11,7 @@
 #include <worker/error.h>
 
 #include "libworker/device/device_ops.h"
+#include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/device/wire_ops.h"
 #include "tests/lib/exchange.h"
 #include "tests/lib/check.h"
@@ -81,6 +82,15 @@ static long long now_ms(void)
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+struct device *own_wires_device(uint64_t seed, void (*found)(void *self, const char *sentence),
+                                void *self)
+{
+    const struct rehearsal_options options = {.seed = seed, .found = found, .self = self};
+    struct device *device = NULL;
+    CHECK(rehearsal_new(&options, &device, NULL) == 0);
+    return device;
 }
 
 static int find(struct device *device, char ret_version[WIRE_VERSION_BYTES], struct error *err)

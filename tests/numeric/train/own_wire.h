@@ -1,4 +1,4 @@
-/* Collectives for rehearsal devices of several processes (device/wire_ops.h), over memory that the
+/* Collectives for devices of several processes (device/wire_ops.h), over memory that the
  * processes share. What the device's launches declare is checked as always. A message is published
  * when it is enqueued, for which its queue runs up to there: a device of its own would be as far.
  *
@@ -9,6 +9,8 @@
  */
 #ifndef TRAIN_OWN_WIRE_H
 #define TRAIN_OWN_WIRE_H
+
+#include <stdint.h>
 
 #include "libworker/device/device.h"
 
@@ -26,6 +28,10 @@ enum own_wires_fault {
     OWN_WIRES_FAIL,   /* its wires never connect */
     OWN_WIRES_HANG,   /* its aborts do not end */
 };
+
+/* A device of this process that they are of. Mistakes are told to `found`, where it knows it. */
+struct device *own_wires_device(uint64_t seed, void (*found)(void *self, const char *sentence),
+                                void *self);
 
 /* Give this process's device wires. They live until the process ends. */
 void own_wires_give(struct own_wires *wires, struct device *device, enum own_wires_fault fault);
