@@ -7,13 +7,16 @@
 #define CUDA_LAUNCH_LIST(X)  \
     X(adafactor)             \
     X(adam)                  \
+    X(adam_segments)         \
     X(adamw)                 \
+    X(adamw_segments)        \
     X(graph_add)             \
     X(graph_add_seed)        \
     X(graph_seed)            \
     X(graph_sum_loss)        \
     X(graph_total)           \
     X(lion)                  \
+    X(lion_segments)         \
     X(optim_add_loss)        \
     X(optim_clip)            \
     X(optim_copy)            \
@@ -31,7 +34,8 @@
     X(parallel_scale)        \
     X(parallel_sum_ranks)    \
     X(parallel_widen)        \
-    X(sgd)
+    X(sgd)                   \
+    X(sgd_segments)
 /* clang-format on */
 
 #endif

@@ -1,4 +1,7 @@
-/* Updates of optimizers on a GPU (optim/launches.h): a launch for each flat range. */
+/* Updates of optimizers on a GPU (optim/launches.h): all segments of an element-wise one in a launch,
+ * up to TOGETHER_MAX. */
+#include <string.h>
+
 #include "libworker/cuda/kernels/factored.h"
 #include "libworker/cuda/kernels/update.h"
 #include "libworker/cuda/launch.h"
@@ -6,6 +9,9 @@
 
 enum { ROW, COL, VECTOR }; /* Adafactor's states */
 
+_Static_assert((int)GPU_PARTS_MAX == (int)TOGETHER_MAX, "all segments of a launch");
+_Static_assert(sizeof(union element_numbers) == sizeof(((struct gpu_part *)0)->rule),
+               "the same unions");
 _Static_assert(FACTORED_ROOM * sizeof(double) <= CUDA_SCRATCH_BYTES, "sums fit a queue's scratch");
 
 static struct gpu_copy copy_of(const struct copy_args *copy)
@@ -41,37 +47,59 @@ static struct gpu_update update_of(const struct update_args *a)
                                .copy = copy_of(&a->copy)};
 }
 
-/* A range that does not move has its copy rewritten all the same. True: it moves. */
-static bool copy_or_move(const struct update_args *a, cudaStream_t stream)
+/* Enqueues an update of several parts. */
+typedef void update_fn(const struct gpu_update *update, const struct gpu_part *parts, int n,
+                       cudaStream_t stream);
+
+static void run_segment(const struct update_args *a, update_fn *enqueue, cudaStream_t stream)
 {
     struct gpu_update update = update_of(a);
-    if (!a->moves)
-        gpu_copy_params(&update, stream);
-    return a->moves;
+    struct gpu_part part = {.count = update.count, .moves = a->moves};
+    memcpy(&part.rule, &a->numbers.adamw, sizeof(part.rule)); /* the union's, whichever it is */
+    enqueue(&update, &part, 1, stream);
+}
+
+static void run_segments(const struct together_args *a, update_fn *enqueue, cudaStream_t stream)
+{
+    struct gpu_update update = update_of(&a->range);
+    struct gpu_part parts[TOGETHER_MAX];
+    for (int i = 0; i < a->n; i++) {
+        const struct together_part *from = &a->parts[i];
+        parts[i] = (struct gpu_part){
+            .first = (int64_t)from->first, .count = (int64_t)from->count, .moves = from->moves};
+        memcpy(&parts[i].rule, &from->numbers, sizeof(parts[i].rule));
+    }
+    enqueue(&update, parts, a->n, stream);
 }
 
 static void run_adamw(const void *args, struct cuda_queue *queue)
 {
-    const struct update_args *a = args;
-    struct gpu_update update = update_of(a);
-    if (copy_or_move(a, queue->stream))
-        gpu_adamw(&a->numbers.adamw, &update, queue->stream);
+    run_segment(args, gpu_adamw, queue->stream);
 }
 
 static void run_sgd(const void *args, struct cuda_queue *queue)
 {
-    const struct update_args *a = args;
-    struct gpu_update update = update_of(a);
-    if (copy_or_move(a, queue->stream))
-        gpu_sgd(&a->numbers.sgd, &update, queue->stream);
+    run_segment(args, gpu_sgd, queue->stream);
 }
 
 static void run_lion(const void *args, struct cuda_queue *queue)
 {
-    const struct update_args *a = args;
-    struct gpu_update update = update_of(a);
-    if (copy_or_move(a, queue->stream))
-        gpu_lion(&a->numbers.lion, &update, queue->stream);
+    run_segment(args, gpu_lion, queue->stream);
+}
+
+static void run_adamw_segments(const void *args, struct cuda_queue *queue)
+{
+    run_segments(args, gpu_adamw, queue->stream);
+}
+
+static void run_sgd_segments(const void *args, struct cuda_queue *queue)
+{
+    run_segments(args, gpu_sgd, queue->stream);
+}
+
+static void run_lion_segments(const void *args, struct cuda_queue *queue)
+{
+    run_segments(args, gpu_lion, queue->stream);
 }
 
 static void run_adafactor(const void *args, struct cuda_queue *queue)
@@ -95,9 +123,8 @@ static void run_adafactor(const void *args, struct cuda_queue *queue)
                              .epsilon2 = n->epsilon2,
                              .relative = n->relative,
                              .factor = update.factor};
-    if (!copy_or_move(a, queue->stream))
-        return;
-    gpu_adafactor(&f, queue->stream);
+    if (a->moves)
+        gpu_adafactor(&f, queue->stream);
     gpu_copy_params(&update, queue->stream);
 }
 
@@ -114,5 +141,13 @@ const struct cuda_launch cuda_launch_adam = {.name = "adam", .run = run_adamw};
 const struct cuda_launch cuda_launch_adamw = {.name = "adamw", .run = run_adamw};
 const struct cuda_launch cuda_launch_sgd = {.name = "sgd", .run = run_sgd};
 const struct cuda_launch cuda_launch_lion = {.name = "lion", .run = run_lion};
+const struct cuda_launch cuda_launch_adam_segments = {.name = "adam of segments",
+                                                      .run = run_adamw_segments};
+const struct cuda_launch cuda_launch_adamw_segments = {.name = "adamw of segments",
+                                                       .run = run_adamw_segments};
+const struct cuda_launch cuda_launch_sgd_segments = {.name = "sgd of segments",
+                                                     .run = run_sgd_segments};
+const struct cuda_launch cuda_launch_lion_segments = {.name = "lion of segments",
+                                                      .run = run_lion_segments};
 const struct cuda_launch cuda_launch_adafactor = {.name = "adafactor", .run = run_adafactor};
 const struct cuda_launch cuda_launch_optim_copy = {.name = OPTIM_COPY, .run = run_copy};

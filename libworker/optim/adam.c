@@ -54,6 +54,7 @@ static void adamw_numbers(const struct wk_optimizer *o, const struct optimizer_s
 
 static const struct optimizer_ops adam_ops = {
     .name = "adam",
+    .together = "adam of segments",
     .n_states = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .numbers = adam_numbers,
@@ -62,6 +63,7 @@ static const struct optimizer_ops adam_ops = {
 
 static const struct optimizer_ops adamw_ops = {
     .name = "adamw",
+    .together = "adamw of segments",
     .n_states = 2,
     .state_names = {"exp_avg", "exp_avg_sq"},
     .numbers = adamw_numbers,

@@ -5,6 +5,7 @@
  *
  *     name                 arguments
  *     the optimizer's      update_args    a step of a segment: "adamw"
+ *     ops->together        together_args  a step of several segments
  *     OPTIM_COPY           rewrite_args   the low-precision copy of all parameters
  *     OPTIM_SQUARES        clip_args      *ret = the sum of the gradients' squares, in double
  *     OPTIM_LIMIT          clip_args      gradients are clamped, if at->finite is 1
@@ -58,6 +59,28 @@ struct update_args {
     struct wk_optimizer *mapped;          /* whose state is given back as it is used, or NULL */
     size_t offset;
 };
+
+/* Segments of an element-wise optimizer in one launch, where the device has a kernel for it. */
+enum { TOGETHER_MAX = 48 };
+
+union element_numbers {
+    struct kernel_adamw adamw;
+    struct kernel_sgd sgd;
+    struct kernel_lion lion;
+};
+
+struct together_part {
+    size_t first, count; /* elements of the range */
+    bool moves;          /* as update_args' */
+    union element_numbers numbers;
+};
+
+struct together_args {
+    struct update_args range; /* its numbers and `moves` count for nothing */
+    int n;
+    struct together_part parts[TOGETHER_MAX];
+};
+_Static_assert(sizeof(struct together_args) <= 4096, "a launch copies its arguments");
 
 struct rewrite_args {
     struct copy_args copy;

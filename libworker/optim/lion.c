@@ -24,6 +24,7 @@ static void lion_update(const struct optimizer_numbers *n, const struct kernel_u
 
 static const struct optimizer_ops lion_ops = {
     .name = "lion",
+    .together = "lion of segments",
     .n_states = 1,
     .state_names = {"exp_avg"},
     .numbers = lion_numbers,

@@ -71,8 +71,9 @@ struct optimizer_numbers {
 };
 
 struct optimizer_ops {
-    const char *name;                              /* "adamw" */
-    int n_states;                                  /* of them in state_names */
+    const char *name;     /* "adamw" */
+    const char *together; /* the launch of several segments; NULL for whole_tensors */
+    int n_states;         /* of them in state_names */
     const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
     /* Fill in the union for a segment; `steps` already counts this step (first step: 1). */
     void (*numbers)(const struct wk_optimizer *, const struct optimizer_segment *,

@@ -24,12 +24,14 @@ static void sgd_update(const struct optimizer_numbers *n, const struct kernel_up
 
 static const struct optimizer_ops sgd_ops = {
     .name = "sgd",
+    .together = "sgd of segments",
     .numbers = sgd_numbers,
     .update = sgd_update,
 };
 
 static const struct optimizer_ops sgd_momentum_ops = {
     .name = "sgd",
+    .together = "sgd of segments",
     .n_states = 1,
     .state_names = {"momentum_buffer"},
     .numbers = sgd_numbers,

@@ -1,9 +1,10 @@
-/* The launches of a step: one for each segment (optimizer.h). */
+/* The launches of a step: one for each segment (optimizer.h), or for several where the device has a
+ * kernel for that. */
 #include <string.h>
 
 #include <worker/precision.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/optim/launches.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/state.h"
@@ -149,23 +150,67 @@ static struct update_args args_of(struct wk_optimizer *o, const struct optimizer
 }
 
 /* All that an update writes may also stay as it is. */
+static void add_update(struct ranges *ranges, const struct wk_optimizer *o,
+                       const struct optimizer_segment *segment, const struct update_args *a)
+{
+    size_t count = segment->count;
+    add(ranges, a->whole.params, count * sizeof(float), a->moves ? DEVICE_UPDATE : DEVICE_READ);
+    add_gradients(ranges, a);
+    add_states(ranges, o, segment, a);
+    add(ranges, a->copy.low, count * sizeof(*a->copy.low), DEVICE_UPDATE);
+    add(ranges, a->verdict, sizeof(*a->verdict), DEVICE_READ);
+}
+
 static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
                             float *params, const struct optimizer_gradients *g)
 {
     struct update_args a = args_of(o, segment, params, g);
     struct ranges ranges = {.count = 0};
-    size_t count = segment->count;
-    add(&ranges, a.whole.params, count * sizeof(float), a.moves ? DEVICE_UPDATE : DEVICE_READ);
-    add_gradients(&ranges, &a);
-    add_states(&ranges, o, segment, &a);
-    add(&ranges, a.copy.low, count * sizeof(*a.copy.low), DEVICE_UPDATE);
-    add(&ranges, g->verdict, sizeof(*g->verdict), DEVICE_READ);
+    add_update(&ranges, o, segment, &a);
     queue_launch(o->queue, &(struct device_launch){.name = o->ops->name,
                                                    .run = run_update,
                                                    .args = &a,
                                                    .args_bytes = sizeof(a),
                                                    .ranges = ranges.list,
                                                    .n_ranges = ranges.count});
+}
+
+static struct together_part part_together(const struct wk_optimizer *o,
+                                          const struct optimizer_segment *segment, size_t first)
+{
+    struct optimizer_numbers numbers = {.kernels = o->kernels};
+    struct together_part part = {.first = segment->offset - first,
+                                 .count = segment->count,
+                                 .moves = segment->rate_scale > 0};
+    if (part.moves)
+        o->ops->numbers(o, segment, &numbers);
+    memcpy(&part.numbers, &numbers.adamw, sizeof(part.numbers)); /* the union's, whichever it is */
+    return part;
+}
+
+/* Segments [from, from + n). */
+static void enqueue_together(struct wk_optimizer *o, int from, int n, float *params,
+                             const struct optimizer_gradients *g)
+{
+    const struct optimizer_segment *first = &o->segments[from], *last = &o->segments[from + n - 1];
+    struct optimizer_segment range = {.offset = first->offset,
+                                      .count = last->offset + last->count - first->offset};
+    struct together_args a = {.range = args_of(o, &range, params, g), .n = n};
+    struct ranges ranges = {.count = 0};
+    for (int i = 0; i < n; i++)
+        a.parts[i] = part_together(o, first + i, first->offset);
+    a.range.moves = true;
+    add_update(&ranges, o, &range, &a.range);
+    queue_launch(o->queue, &(struct device_launch){.name = o->ops->together,
+                                                   .args = &a,
+                                                   .args_bytes = sizeof(a),
+                                                   .ranges = ranges.list,
+                                                   .n_ranges = ranges.count});
+}
+
+static bool goes_together(const struct wk_optimizer *o)
+{
+    return o->ops->together && device_kernel_find(queue_device(o->queue), o->ops->together);
 }
 
 static int check_bound(const struct wk_optimizer *o, const struct optimizer_gradients *g,
@@ -187,8 +232,14 @@ int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimi
     if (rc)
         return rc;
     o->steps++;
-    for (int i = 0; i < o->n_segments; i++)
-        enqueue_segment(o, &o->segments[i], params, g);
+    bool together = goes_together(o);
+    for (int i = 0, n; i < o->n_segments; i += n) {
+        n = !together ? 1 : o->n_segments - i < TOGETHER_MAX ? o->n_segments - i : TOGETHER_MAX;
+        if (together)
+            enqueue_together(o, i, n, params, g);
+        else
+            enqueue_segment(o, &o->segments[i], params, g);
+    }
     state_done(o, params);
     return 0;
 }

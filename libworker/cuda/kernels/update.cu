@@ -17,6 +17,10 @@ struct element {
 struct adamw_rule {
     enum { STATES = 2 };
     struct kernel_adamw k;
+    void take(const struct gpu_part *part)
+    {
+        k = part->rule.adamw;
+    }
     __device__ __forceinline__ void apply(struct element *e, float scale) const
     {
         float g = e->grad * scale + k.l2 * e->param;
@@ -30,6 +34,10 @@ struct adamw_rule {
 struct sgd_rule {
     enum { STATES = 0 };
     struct kernel_sgd k;
+    void take(const struct gpu_part *part)
+    {
+        k = part->rule.sgd;
+    }
     __device__ __forceinline__ void apply(struct element *e, float scale) const
     {
         float g = e->grad * scale + k.weight_decay * e->param;
@@ -40,6 +48,10 @@ struct sgd_rule {
 struct momentum_rule {
     enum { STATES = 1 };
     struct kernel_sgd k;
+    void take(const struct gpu_part *part)
+    {
+        k = part->rule.sgd;
+    }
     __device__ __forceinline__ void apply(struct element *e, float scale) const
     {
         float g = e->grad * scale + k.weight_decay * e->param;
@@ -52,6 +64,10 @@ struct momentum_rule {
 struct lion_rule {
     enum { STATES = 1 };
     struct kernel_lion k;
+    void take(const struct gpu_part *part)
+    {
+        k = part->rule.lion;
+    }
     __device__ __forceinline__ void apply(struct element *e, float scale) const
     {
         float g = e->grad * scale;
@@ -62,33 +78,20 @@ struct lion_rule {
     }
 };
 
-/* The QUAD elements of a thread. Ranges begin anywhere in their arenas, so the first quad may begin
- * before the range; where all arrays are at the same place of 16 bytes, whole quads are aligned. */
+/* The QUAD elements of a thread, of a part of the range. Parts begin anywhere, so the first quad may
+ * begin before the part. Where all arrays are at the same place of 16 bytes, whole quads are
+ * aligned. */
 struct quad {
-    int64_t first;
+    int64_t first, from, end; /* elements of the range; of the part, [from, end) */
     bool packed;
 };
 
-struct update_walk {
-    int before; /* elements of the first quad before the range */
-    bool packed;
-};
-
-static __device__ __forceinline__ struct quad quad_of(const struct update_walk &w, int64_t count)
+static __device__ __forceinline__ bool quad_has(struct quad q, int j)
 {
-    struct quad q;
-    q.first = ((int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x) * QUAD - w.before;
-    q.packed = w.packed && q.first >= 0 && q.first + QUAD <= count;
-    return q;
+    return q.first + j >= q.from && q.first + j < q.end;
 }
 
-static __device__ __forceinline__ bool quad_has(struct quad q, int j, int64_t count)
-{
-    return q.first + j >= 0 && q.first + j < count;
-}
-
-static __device__ __forceinline__ void quad_read(struct quad q, struct gpu_value x, int64_t count,
-                                                 float ret[QUAD])
+static __device__ __forceinline__ void quad_read(struct quad q, struct gpu_value x, float ret[QUAD])
 {
     if (q.packed && x.type == WK_F32) {
         floats_read((const float *)x.at + q.first, ret);
@@ -102,11 +105,10 @@ static __device__ __forceinline__ void quad_read(struct quad q, struct gpu_value
     }
     GPU_UNROLL
     for (int j = 0; j < QUAD; j++)
-        ret[j] = quad_has(q, j, count) ? value_read(x, q.first + j) : 0.0f;
+        ret[j] = quad_has(q, j) ? value_read(x, q.first + j) : 0.0f;
 }
 
-static __device__ __forceinline__ void quad_write(struct quad q, float *to, int64_t count,
-                                                  const float x[QUAD])
+static __device__ __forceinline__ void quad_write(struct quad q, float *to, const float x[QUAD])
 {
     if (q.packed) {
         floats_write(to + q.first, x);
@@ -114,7 +116,7 @@ static __device__ __forceinline__ void quad_write(struct quad q, float *to, int6
     }
     GPU_UNROLL
     for (int j = 0; j < QUAD; j++)
-        if (quad_has(q, j, count))
+        if (quad_has(q, j))
             to[q.first + j] = x[j];
 }
 
@@ -125,7 +127,7 @@ static __device__ __forceinline__ unsigned copy_of(const struct gpu_copy &copy, 
 }
 
 static __device__ __forceinline__ void quad_copy(struct quad q, const struct gpu_copy &copy,
-                                                 int64_t count, const float x[QUAD])
+                                                 const float x[QUAD])
 {
     unsigned bits[QUAD];
     GPU_UNROLL
@@ -138,23 +140,59 @@ static __device__ __forceinline__ void quad_copy(struct quad q, const struct gpu
     }
     GPU_UNROLL
     for (int j = 0; j < QUAD; j++)
-        if (quad_has(q, j, count))
+        if (quad_has(q, j))
             copy.low[q.first + j] = (uint16_t)bits[j];
 }
 
-template <class Rule>
-__global__ void update_params(Rule rule, struct gpu_update u, struct update_walk w)
+/* A part with its place among the launch's blocks. */
+template <class Rule> struct part {
+    int64_t first, count;
+    unsigned first_block;
+    int before; /* elements of its first quad before it */
+    bool moves;
+    Rule rule;
+};
+
+template <class Rule> struct parts {
+    int n;
+    bool packed;
+    struct part<Rule> list[GPU_PARTS_MAX];
+};
+
+/* The last part that begins at or before this block. */
+template <class Rule> static __device__ __forceinline__ int part_of_block(const parts<Rule> &p)
 {
-    if (u.factor.applies && !(*u.factor.applies > 0))
-        return;
-    struct quad q = quad_of(w, u.count);
+    int low = 0, high = p.n;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (p.list[middle].first_block <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static __device__ __forceinline__ struct quad quad_of(int64_t first, int64_t count, int before,
+                                                      unsigned block)
+{
+    struct quad q;
+    q.from = first;
+    q.end = first + count;
+    q.first = first - before + ((int64_t)block * UPDATE_THREADS + threadIdx.x) * QUAD;
+    return q;
+}
+
+template <class Rule>
+static __device__ __forceinline__ void quad_update(struct quad q, const struct gpu_update &u,
+                                                   const Rule &rule, float params[QUAD])
+{
     float scale = u.factor.scale ? (float)*u.factor.scale : u.factor.value;
-    float params[QUAD], grads[QUAD], state[2][QUAD];
-    quad_read(q, floats_value(u.params), u.count, params);
-    quad_read(q, u.grads, u.count, grads);
+    float grads[QUAD], state[2][QUAD];
+    quad_read(q, u.grads, grads);
     GPU_UNROLL
     for (int i = 0; i < Rule::STATES; i++)
-        quad_read(q, floats_value(u.state[i]), u.count, state[i]);
+        quad_read(q, floats_value(u.state[i]), state[i]);
     GPU_UNROLL
     for (int j = 0; j < QUAD; j++) {
         struct element e = {params[j], grads[j], {0, 0}};
@@ -167,22 +205,36 @@ __global__ void update_params(Rule rule, struct gpu_update u, struct update_walk
         for (int i = 0; i < Rule::STATES; i++)
             state[i][j] = e.state[i];
     }
-    quad_write(q, u.params, u.count, params);
+    quad_write(q, u.params, params);
     GPU_UNROLL
     for (int i = 0; i < Rule::STATES; i++)
-        quad_write(q, u.state[i], u.count, state[i]);
-    if (u.copy.low)
-        quad_copy(q, u.copy, u.count, params);
+        quad_write(q, u.state[i], state[i]);
 }
 
-__global__ void copy_params(struct gpu_update u, struct update_walk w)
+template <class Rule> __global__ void update_parts(struct gpu_update u, const parts<Rule> p)
 {
     if (u.factor.applies && !(*u.factor.applies > 0))
         return;
-    struct quad q = quad_of(w, u.count);
+    const part<Rule> &part = p.list[part_of_block(p)];
+    struct quad q = quad_of(part.first, part.count, part.before, blockIdx.x - part.first_block);
+    q.packed = p.packed && q.first >= q.from && q.first + QUAD <= q.end;
     float params[QUAD];
-    quad_read(q, floats_value(u.params), u.count, params);
-    quad_copy(q, u.copy, u.count, params);
+    quad_read(q, floats_value(u.params), params);
+    if (part.moves)
+        quad_update(q, u, part.rule, params);
+    if (u.copy.low)
+        quad_copy(q, u.copy, params);
+}
+
+__global__ void copy_params(struct gpu_update u, int before, bool packed)
+{
+    if (u.factor.applies && !(*u.factor.applies > 0))
+        return;
+    struct quad q = quad_of(0, u.count, before, blockIdx.x);
+    q.packed = packed && q.first >= q.from && q.first + QUAD <= q.end;
+    float params[QUAD];
+    quad_read(q, floats_value(u.params), params);
+    quad_copy(q, u.copy, params);
 }
 
 /* The element of a quad, from 0 on, that an address is at. */
@@ -191,63 +243,79 @@ int lane_of(const void *at, size_t element)
     return (int)((uintptr_t)at / element % QUAD);
 }
 
-struct update_walk walk_of(const struct gpu_update *u, int states)
+/* All arrays are at the same place of their quads. */
+bool packs(const struct gpu_update *u, int states)
 {
-    struct update_walk w = {lane_of(u->params, sizeof(float)), true};
+    int lane = lane_of(u->params, sizeof(float));
+    bool packed = true;
     for (int i = 0; i < states; i++)
-        w.packed = w.packed && lane_of(u->state[i], sizeof(float)) == w.before;
+        packed = packed && lane_of(u->state[i], sizeof(float)) == lane;
     if (u->grads.at)
-        w.packed = w.packed && lane_of(u->grads.at, u->grads.type == WK_F32 ? 4 : 2) == w.before;
+        packed = packed && lane_of(u->grads.at, u->grads.type == WK_F32 ? 4 : 2) == lane;
     if (u->copy.low)
-        w.packed = w.packed && lane_of(u->copy.low, sizeof(*u->copy.low)) == w.before;
-    return w;
+        packed = packed && lane_of(u->copy.low, sizeof(*u->copy.low)) == lane;
+    return packed;
 }
 
-dim3 grid_of(const struct gpu_update *u, const struct update_walk *w)
+unsigned blocks_of(int64_t count, int before)
 {
-    int64_t quads = (u->count + w->before + QUAD - 1) / QUAD;
-    return dim3((unsigned)((quads + UPDATE_THREADS - 1) / UPDATE_THREADS));
+    int64_t each = (int64_t)UPDATE_THREADS * QUAD;
+    return (unsigned)((count + before + each - 1) / each);
 }
 
-template <class Rule> void update_launch(Rule rule, const struct gpu_update *u, cudaStream_t stream)
+template <class Rule>
+void update_launch(const struct gpu_update *u, const struct gpu_part *from, int n,
+                   cudaStream_t stream)
 {
-    struct update_walk w = walk_of(u, Rule::STATES);
-    if (u->count)
-        GPU_LAUNCH(update_params<Rule>, grid_of(u, &w), dim3(UPDATE_THREADS), 0, stream, rule, *u,
-                   w);
+    parts<Rule> p = {};
+    unsigned blocks = 0;
+    p.packed = packs(u, Rule::STATES);
+    for (int i = 0; i < n; i++) {
+        part<Rule> *to = &p.list[p.n];
+        if (from[i].count == 0)
+            continue;
+        to->first = from[i].first;
+        to->count = from[i].count;
+        to->moves = from[i].moves;
+        to->rule.take(&from[i]);
+        to->before = lane_of(u->params + to->first, sizeof(float));
+        to->first_block = blocks;
+        blocks += blocks_of(to->count, to->before);
+        p.n++;
+    }
+    if (blocks)
+        GPU_LAUNCH(update_parts<Rule>, dim3(blocks), dim3(UPDATE_THREADS), 0, stream, *u, p);
 }
 
 } // namespace
 
-extern "C" void gpu_adamw(const struct kernel_adamw *k, const struct gpu_update *u,
+extern "C" void gpu_adamw(const struct gpu_update *u, const struct gpu_part *parts, int n,
                           cudaStream_t stream)
 {
-    struct adamw_rule rule = {*k};
-    update_launch(rule, u, stream);
+    update_launch<adamw_rule>(u, parts, n, stream);
 }
 
-extern "C" void gpu_sgd(const struct kernel_sgd *k, const struct gpu_update *u, cudaStream_t stream)
+extern "C" void gpu_sgd(const struct gpu_update *u, const struct gpu_part *parts, int n,
+                        cudaStream_t stream)
 {
-    struct sgd_rule plain = {*k};
-    struct momentum_rule momentum = {*k};
-    if (k->momentum != 0)
-        update_launch(momentum, u, stream);
+    if (u->state[0])
+        update_launch<momentum_rule>(u, parts, n, stream);
     else
-        update_launch(plain, u, stream);
+        update_launch<sgd_rule>(u, parts, n, stream);
 }
 
-extern "C" void gpu_lion(const struct kernel_lion *k, const struct gpu_update *u,
+extern "C" void gpu_lion(const struct gpu_update *u, const struct gpu_part *parts, int n,
                          cudaStream_t stream)
 {
-    struct lion_rule rule = {*k};
-    update_launch(rule, u, stream);
+    update_launch<lion_rule>(u, parts, n, stream);
 }
 
 extern "C" void gpu_copy_params(const struct gpu_update *u, cudaStream_t stream)
 {
     struct gpu_update copy = *u;
     copy.grads.at = NULL;
-    struct update_walk w = walk_of(&copy, 0);
+    int before = lane_of(u->params, sizeof(float));
     if (u->count && u->copy.low)
-        GPU_LAUNCH(copy_params, grid_of(u, &w), dim3(UPDATE_THREADS), 0, stream, copy, w);
+        GPU_LAUNCH(copy_params, dim3(blocks_of(u->count, before)), dim3(UPDATE_THREADS), 0, stream,
+                   copy, before, packs(&copy, 0));
 }

@@ -36,16 +36,30 @@ struct gpu_update {
     int64_t count;
     float *params;
     struct gpu_value grads;
-    float *state[2];
+    float *state[2]; /* SGD without momentum has none */
     struct gpu_factor factor;
     struct gpu_copy copy;
 };
 
-/* grad_scale of the rules is not read. */
-void gpu_adamw(const struct kernel_adamw *rule, const struct gpu_update *update,
+/* Elements of it with equal numbers. grad_scale of the rules is not read. */
+enum { GPU_PARTS_MAX = 48 };
+struct gpu_part {
+    int64_t first, count;
+    bool moves; /* false: only the copy is written */
+    union {
+        struct kernel_adamw adamw;
+        struct kernel_sgd sgd;
+        struct kernel_lion lion;
+    } rule;
+};
+
+/* n <= GPU_PARTS_MAX, in one launch. */
+void gpu_adamw(const struct gpu_update *update, const struct gpu_part *parts, int n,
                cudaStream_t stream);
-void gpu_sgd(const struct kernel_sgd *rule, const struct gpu_update *update, cudaStream_t stream);
-void gpu_lion(const struct kernel_lion *rule, const struct gpu_update *update, cudaStream_t stream);
+void gpu_sgd(const struct gpu_update *update, const struct gpu_part *parts, int n,
+             cudaStream_t stream);
+void gpu_lion(const struct gpu_update *update, const struct gpu_part *parts, int n,
+              cudaStream_t stream);
 
 /* Only the copy, if the factor applies. */
 void gpu_copy_params(const struct gpu_update *update, cudaStream_t stream);

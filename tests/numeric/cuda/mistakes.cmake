@@ -55,10 +55,11 @@ planted(no_barrier table backward_is_the_slope norm columns.h
 planted(stride table backward_is_the_slope pool pool.cu
   "first / p.stride + 1" "first / p.stride")
 planted(past_the_end optim elementwise_optimizers_have_the_bits_of_the_plain_kernels update update.cu
-  "q.first + j < count" "q.first + j <= count")
+  "q.first + j < q.end" "q.first + j <= q.end")
 planted(always_applies optim elementwise_optimizers_have_the_bits_of_the_plain_kernels update update.cu
-  "    if (u.factor.applies && !(*u.factor.applies > 0))\n        return;\n    struct quad q = quad_of(w, u.count);\n    float scale"
-  "    struct quad q = quad_of(w, u.count);\n    float scale")
+  "        return;\n    const part<Rule>" "        (void)p;\n    const part<Rule>")
+planted(next_part optim elementwise_optimizers_have_the_bits_of_the_plain_kernels update update.cu
+  "first_block <= blockIdx.x" "first_block < blockIdx.x")
 planted(chance_by_range optim copies_are_rounded_by_the_same_chance update update.cu
   "copy.first + (uint64_t)i" "(uint64_t)i")
 planted(last_partial elements losses_are_summed_in_double numbers numbers.cu

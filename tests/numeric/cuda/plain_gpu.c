@@ -10,6 +10,7 @@
 #include "tests/lib/check.h"
 
 static struct device_ops gpu_ops;
+static const char *missing; /* NULL: nothing is */
 
 /* Scratch memory has what an earlier launch may have left there: here NaN. */
 static void run_launch(const struct cuda_launch *launch, const void *args)
@@ -44,7 +45,10 @@ static const struct {
 
 static const struct device_kernel *find_kernel(const struct device *device, const char *name)
 {
+    size_t length = strlen(name), end = missing ? strlen(missing) : 0;
     (void)device;
+    if (missing && length >= end && !strcmp(name + length - end, missing))
+        return NULL;
     for (size_t i = 0; i < sizeof(launches) / sizeof(launches[0]); i++) {
         if (!strcmp(launches[i].launch->name, name))
             return &launches[i].kernel;
@@ -54,6 +58,12 @@ static const struct device_kernel *find_kernel(const struct device *device, cons
 
 struct queue *plain_gpu_open(void)
 {
+    return plain_gpu_without(NULL);
+}
+
+struct queue *plain_gpu_without(const char *end)
+{
+    missing = end;
     struct queue *queue = NULL;
     CHECK(cpu_open(&queue, NULL) == 0);
     gpu_ops = *queue->device->ops;

@@ -8,6 +8,8 @@
 
 /* A queue on a device of its own. */
 struct queue *plain_gpu_open(void);
+/* One that has no kernel for launches whose name ends in this. */
+struct queue *plain_gpu_without(const char *end);
 void plain_gpu_close(struct queue *queue);
 
 #endif
