@@ -1,5 +1,5 @@
-/* Updates of optimizers on a GPU (optim/launches.h): all segments of an element-wise one in a launch,
- * up to TOGETHER_MAX. */
+/* Updates of optimizers on a GPU (optim/launches.h). An element-wise one updates up to TOGETHER_MAX
+ * segments in one launch. */
 #include <string.h>
 
 #include "libworker/cuda/kernels/factored.h"
