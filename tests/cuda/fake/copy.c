@@ -35,17 +35,26 @@ static bool is_watched(const void *at, size_t bytes, bool as_target)
     return false;
 }
 
+static void poison_targets(void)
+{
+    for (const struct copy *copy = watched; copy; copy = copy->next) {
+        if (copy->watches_target)
+            FAKE_POISON(copy->to, copy->bytes);
+    }
+}
+
 static void run_copy(void *arg)
 {
     struct copy *copy = arg;
     const void *from = copy->staged ? copy->staged : copy->from;
-    if (copy->expected && memcmp(copy->expected, from, copy->bytes) != 0)
-        fake_found("the source of a copy, %p, was written before the copy ran", copy->from);
     if (copy->watches_target)
         FAKE_UNPOISON(copy->to, copy->bytes);
+    if (copy->watches_source) /* it may be the target of an earlier one */
+        FAKE_UNPOISON(copy->from, copy->bytes);
+    if (copy->expected && memcmp(copy->expected, from, copy->bytes) != 0)
+        fake_found("the source of a copy, %p, was written before the copy ran", copy->from);
     memcpy(copy->to, from, copy->bytes);
-    if (copy->watches_target)
-        FAKE_POISON(copy->to, copy->bytes);
+    poison_targets();
 }
 
 static void copy_free(struct copy *copy)
@@ -118,8 +127,5 @@ void fake_copies_known(const struct fake_clock *host)
             FAKE_UNPOISON(copy->to, copy->bytes);
         copy_free(copy);
     }
-    for (const struct copy *copy = watched; copy; copy = copy->next) {
-        if (copy->watches_target)
-            FAKE_POISON(copy->to, copy->bytes); /* also what another, done, had */
-    }
+    poison_targets(); /* also what another, done, had */
 }
