@@ -4,7 +4,7 @@
 #define CUDA_OP_LIST_H
 
 /* clang-format off */
-#define CUDA_OP_LIST(X)     \
+#define CUDA_OP_PLAIN(X)    \
     X(add)                  \
     X(add_norm)             \
     X(batch_norm)           \
@@ -42,6 +42,16 @@
     X(tanh)                 \
     X(transpose)            \
     X(window)
+
+/* Those with products by cuBLASLt, and attention. */
+#define CUDA_OP_PRODUCTS(X) \
+    X(attention)            \
+    X(conv2d)               \
+    X(head_cross_entropy)   \
+    X(linear)               \
+    X(matmul)
 /* clang-format on */
+
+#define CUDA_OP_LIST(X) CUDA_OP_PLAIN(X) CUDA_OP_PRODUCTS(X)
 
 #endif

@@ -12,7 +12,7 @@ enum {
 
 /* What both kernels of backward read of each query: a warp for a row of a head. Where products are
  * narrow, dout becomes so in scratch memory. */
-static __global__ void __launch_bounds__(LOOP_THREADS)
+static __global__ void __launch_bounds__(LOOP_THREADS, 1)
     rows_kernel(const struct attention_call a, void *narrow)
 {
     int64_t rows = a.samples * a.length * a.heads, lane = lane_index();

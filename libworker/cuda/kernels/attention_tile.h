@@ -24,7 +24,7 @@ template <class E, int D> struct attention_sizes {
         CHUNKS = ROW_BYTES / 16,
         OWN = ROW_BYTES <= 256 ? 64 : 16384 / ROW_BYTES,  /* rows of the block */
         FORWARD = OWN,                                    /* keys at a time */
-        OTHER = ROW_BYTES <= 128 ? 64 : 8192 / ROW_BYTES, /* backward: of the other side */
+        OTHER = ROW_BYTES <= 256 ? 32 : 8192 / ROW_BYTES, /* backward: of the other side */
         THREADS = 2 * OWN,                                /* a warp has 16 rows */
         /* A block has a part of the columns of what it sums up, so that it fits the registers. */
         ROW_PARTS = ROW_BYTES <= 512 ? 1 : 4,               /* of out and dq */

@@ -9,12 +9,12 @@
 #include "tests/numeric/graph/harness.h"
 
 #define X(name) extern const struct cuda_op cuda_op_##name;
-CUDA_OP_LIST(X)
+CUDA_OP_PLAIN(X)
 #undef X
 
 static const struct cuda_op *const ops[] = {
 #define X(name) &cuda_op_##name,
-    CUDA_OP_LIST(X)
+    CUDA_OP_PLAIN(X)
 #undef X
         NULL};
 

@@ -86,6 +86,11 @@ struct trial_kernels {
     bool (*has)(const struct op_row *row, bool backward);
     size_t (*scratch_bytes)(const struct op_call *call, bool backward);
     void (*run)(const struct op_call *call, bool backward);
+    /* Roundings to a result's low type before its own, of numbers as large as its largest; NULL:
+     * there are none. */
+    double (*early_roundings)(const struct op_call *call);
+    /* What it keeps beside the result depends on the compute type; NULL: that never does. */
+    bool (*keeps_its_own)(const struct op_call *call);
 };
 extern const struct trial_kernels trial_kernels;
 

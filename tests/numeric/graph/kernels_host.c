@@ -21,4 +21,6 @@ static void run(const struct op_call *call, bool backward)
         row->forward(call);
 }
 
-const struct trial_kernels trial_kernels = {"cpu", kernel_cpu_variant, has, scratch_bytes, run};
+const struct trial_kernels trial_kernels = {
+    "cpu", kernel_cpu_variant, has, scratch_bytes, run, NULL, NULL,
+};
