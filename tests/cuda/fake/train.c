@@ -1,6 +1,6 @@
 /* Whole trainings with the module's own kernels, emulated, over a runtime without a GPU: every
- * model, precision, optimizer and strategy of one process. Losses, norms and weights are the CPU's within
- * the rounding of the type. With every seed of the streams' order they are the same bits.
+ * model, precision, optimizer and strategy of one process. Losses, norms and weights are the CPU's
+ * within the rounding of the type. With every seed of the streams' order they are the same bits.
  *
  *     cuda_train [CASE]
  */
