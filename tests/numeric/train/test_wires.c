@@ -15,6 +15,7 @@
 #include "libworker/device/numbers.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/parallel/stage.h"
+#include "libworker/parallel/strategy_grads.h"
 #include "libworker/parallel/wires.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
@@ -37,11 +38,13 @@ struct run {
     const char *steps, *dir, *timeout;
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
+    uint64_t seed;
     enum trains on;
     enum own_wires_fault fault; /* of the last rank that is not killed */
     enum mistake mistake;
     bool counts; /* the waits of each step */
     bool kills;  /* the last rank, after KILL_AT steps */
+    bool late;   /* kills it in the next step: the others have enqueued their update */
     bool leaves; /* the last rank, there; the others then wait in a forward pass */
 };
 
@@ -62,7 +65,7 @@ static struct scene {
 static struct own_wires *wires;
 
 /* Of a rank's process. */
-static bool hangs;
+static bool hangs, dies; /* dies: before its part of the next loss */
 static enum mistake planted;
 static struct queue *model_queue, *wires_line; /* the device's first ones */
 static int waits;
@@ -142,6 +145,21 @@ static void await_commit(void)
     }
 }
 
+static void die(void)
+{
+    atomic_store(&scene->killed_ms, now_ms());
+    (void)kill(getpid(), SIGKILL);
+}
+
+int __real_strategy_sum_losses(struct strategy *st, struct error *err);
+int __wrap_strategy_sum_losses(struct strategy *st, struct error *err);
+int __wrap_strategy_sum_losses(struct strategy *st, struct error *err)
+{
+    if (dies)
+        die();
+    return __real_strategy_sum_losses(st, err);
+}
+
 static bool stepped(void *arg, struct wk_context *ctx)
 {
     const struct run *run = arg;
@@ -149,10 +167,9 @@ static bool stepped(void *arg, struct wk_context *ctx)
         count_waits(ctx);
     if (run->kills && run->dir && wk_steps(ctx) == KILL_AT)
         await_commit();
-    if (run->kills && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT) {
-        atomic_store(&scene->killed_ms, now_ms());
-        (void)kill(getpid(), SIGKILL);
-    }
+    dies = run->kills && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT;
+    if (dies && !run->late)
+        die();
     return run->leaves && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT;
 }
 
@@ -164,8 +181,9 @@ static void set_if(struct toy *toy, const char *name, const char *value)
 
 static void configure(struct toy *toy, const struct run *run)
 {
-    toy->clip = run->counts ? -1 : 1;
-    set_if(toy, "clip_grad_norm", run->counts ? "1" : NULL);
+    bool sets = run->counts || run->kills; /* nothing waits between the sums and the update */
+    toy->clip = sets ? -1 : 1;
+    set_if(toy, "clip_grad_norm", sets ? "1" : NULL);
     toy_set(toy, "total_steps", run->steps ? run->steps : "6");
     toy_set(toy, "strategy", run->strategy);
     toy_set(toy, "bucket_mib", run->graph ? "0.001" : "0.02");
@@ -202,7 +220,7 @@ static void work(const struct run *run, int worker)
     hangs = run->fault == OWN_WIRES_HANG;
     mine = told;
     if (run->on != ON_CPU)
-        toy.device = own_wires_device((uint64_t)worker, found, told);
+        toy.device = own_wires_device(run->seed + (uint64_t)worker, found, told);
     if (run->on == OWN)
         own_wires_give(wires, toy.device, last ? run->fault : OWN_WIRES_WORK);
     toy.session = fake_session(&scene->cluster, worker);
@@ -402,13 +420,31 @@ static void survivors_of_a_killed_rank_train_on(void)
     }
 }
 
+/* All gradients are there, and the update is enqueued; but a later sum is not to be trusted. */
+static void an_update_after_a_lost_sum_changes_nothing(void)
+{
+    enum { SEEDS = 6 };
+    static struct told staged;
+    struct run run = {.strategy = "ddp", .steps = "12", .kills = true, .ranks = 3, .on = STAGED};
+    play_well(&run);
+    staged = scene->told[0];
+    run.on = OWN;
+    run.late = true;
+    for (run.seed = 0; run.seed < SEEDS; run.seed++) {
+        play_well(&run);
+        for (int i = 0; i < run.ranks - 1; i++)
+            check_same(&scene->told[i], &staged);
+    }
+}
+
 /* A part of the state is lost: they return to a checkpoint. */
 static void so_they_do_under_strategies_that_cut(void)
 {
-    for (int s = 1; s < 4; s++) {
+    for (int s = 1; s < 5; s++) { /* the last one with two replicas: three communicators */
         struct tmpdir dir = tmpdir_make();
-        struct run run = {.strategy = strategies[s],
-                          .ranks = 3,
+        struct run run = {.strategy = strategies[s < 4 ? s : 3],
+                          .replicas = s < 4 ? NULL : "2",
+                          .ranks = s < 4 ? 3 : 4,
                           .steps = "12",
                           .kills = true,
                           .dir = dir.path,
@@ -512,6 +548,7 @@ int main(int argc, char **argv)
         CHECK_CASE(fast_sums_are_the_devices),
         CHECK_CASE(a_step_waits_once),
         CHECK_CASE(survivors_of_a_killed_rank_train_on),
+        CHECK_CASE(an_update_after_a_lost_sum_changes_nothing),
         CHECK_CASE(so_they_do_under_strategies_that_cut),
         CHECK_CASE(a_rank_that_leaves_early_is_an_error_of_the_others),
         CHECK_CASE(an_abort_that_hangs_has_a_deadline),
