@@ -260,6 +260,28 @@ static void adafactor_is_near_the_plain_kernels(void)
         &(struct plan){.make = make_adafactor, .grads = WK_F32, .copy = WK_BF16, .verdict = true});
 }
 
+static int make_muon(struct wk_optimizer **ret)
+{
+    struct wk_muon_options o = {
+        .rate = 1e-3, .momentum = 0.95, .others = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8}};
+    return wk_muon_new(&o, ret);
+}
+
+static void muon_is_refused_when_it_is_bound(void)
+{
+    struct param params[PARAMS];
+    struct error err = {0};
+    struct wk_optimizer *muon = NULL;
+    struct queue *device = plain_gpu_open();
+    describe_params(params);
+    CHECK(make_muon(&muon) == 0);
+    optimizer_move(muon, device);
+    CHECK(optimizer_bind(muon, params, PARAMS, 0, COUNT, &err) == WK_EUNSUPPORTED);
+    CHECK(strstr(err.text, "\"muon\""));
+    wk_optimizer_free(muon);
+    plain_gpu_close(device);
+}
+
 /* ---- the verdict, squares and limits ---- */
 
 struct judged {
@@ -345,6 +367,7 @@ int main(int argc, char **argv)
         CHECK_CASE(narrow_gradients_and_copies_have_the_bits_of_the_plain_kernels),
         CHECK_CASE(copies_are_rounded_by_the_same_chance),
         CHECK_CASE(adafactor_is_near_the_plain_kernels),
+        CHECK_CASE(muon_is_refused_when_it_is_bound),
         CHECK_CASE(windows_are_judged_as_on_the_cpu),
         {0},
     };
