@@ -245,6 +245,9 @@ static void plans_have_a_limit(void)
     for (int i = 0; i < 80; i++) {
         struct shape s = {.m = 1 + i % 33, .n = 1 + i / 33, .k = 1, .batch = 1};
         product_check(&b, &s);
+        long asked = fake_plans_asked();
+        product_check(&b, &s);
+        CHECK(fake_plans_asked() == asked);
     }
     CHECK(lt_plans(cuda_device_of(b.device)) == LT_PLANS_MAX);
     bench_free(&b);

@@ -56,6 +56,9 @@ struct fake_counts {
 };
 struct fake_counts fake_counted(void);
 
+/* How often the fake of cuBLASLt (cublaslt.c) was asked for a plan. */
+long fake_plans_asked(void);
+
 /* For other fakes: true if the bytes are all in one allocation of device memory. */
 bool fake_is_device(const void *at, size_t bytes);
 
