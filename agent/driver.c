@@ -54,6 +54,9 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
     case AGENT_ACTION_KILL:
         launcher->kill(launcher->self, &action->key);
         break;
+    case AGENT_ACTION_STACKS:
+        (void)report_socket_take_stacks(driver->reports, &action->key);
+        break;
     case AGENT_ACTION_REMEMBER:
         launcher->remember(launcher->self, &action->key, &action->memory);
         break;

@@ -10,12 +10,12 @@
 enum { SHORT_WORD = 3 };
 
 static const struct verb *const all_verbs[] = {
-    &verb_up,          &verb_run,    &verb_submit, &verb_ps,     &verb_show,    &verb_logs,
-    &verb_why,         &verb_cancel, &verb_scale,  &verb_plan,   &verb_ckpt,    &verb_model,
-    &verb_events,      &verb_top,    &verb_nodes,  &verb_cordon, &verb_drain,   &verb_uncordon,
-    &verb_rekey,       &verb_tenant, &verb_token,  &verb_secret, &verb_tls,     &verb_backup,
-    &verb_store,       &verb_sim,    &verb_env,    &verb_report, &verb_version, &verb_completion,
-    &verb_coordinator, &verb_agent,  &verb_shim,   NULL,
+    &verb_up,         &verb_run,         &verb_submit, &verb_ps,    &verb_show,   &verb_logs,
+    &verb_stacks,     &verb_why,         &verb_cancel, &verb_scale, &verb_plan,   &verb_ckpt,
+    &verb_model,      &verb_events,      &verb_top,    &verb_nodes, &verb_cordon, &verb_drain,
+    &verb_uncordon,   &verb_rekey,       &verb_tenant, &verb_token, &verb_secret, &verb_tls,
+    &verb_backup,     &verb_store,       &verb_sim,    &verb_env,   &verb_report, &verb_version,
+    &verb_completion, &verb_coordinator, &verb_agent,  &verb_shim,  NULL,
 };
 
 static void print_help(FILE *out)

@@ -31,7 +31,8 @@ struct assignment {
     bool stop;
     bool reform; /* leave the old generation now */
     uint32_t grace_ms, leave_ms;
-    int stop_signal; /* SIGTERM unless the job names another */
+    int64_t stacks_wall_ms; /* of the last request for its stacks; 0 = none */
+    int stop_signal;        /* SIGTERM unless the job names another */
     uint64_t generation;
     uint32_t rank, world, local_rank, local_world, node_rank, node_count;
     uint32_t restarts, restarts_max;

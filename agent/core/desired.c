@@ -84,6 +84,10 @@ static void apply_one(struct agent_core *core, struct assignment *assignment,
         agent_worker_stop(worker, event->now_ms, ret);
     else
         agent_hub_settle(worker, ret);
+    if (assignment->stacks_wall_ms > worker->stacks_wall_ms && agent_worker_runs(worker)) {
+        worker->stacks_wall_ms = assignment->stacks_wall_ms;
+        agent_actions_add(ret, AGENT_ACTION_STACKS)->key = worker->key;
+    }
 }
 
 void agent_desired_apply(struct agent_core *core, const struct agent_event *event,

@@ -180,6 +180,7 @@ static int fill_assignment(struct assignment *a, const Muster__Assignment *m,
     a->node_rank = m->node_rank;
     a->node_count = m->node_count;
     a->restarts = m->restarts;
+    a->stacks_wall_ms = m->stacks_wall_ms;
     a->slot = m->slot;
     a->master_addr = copy(a, m->master_addr, &failed);
     a->master_port = (uint16_t)m->master_port;

@@ -7,6 +7,7 @@
 /* job_calls.c */
 void call_submit_job(struct service *, struct service_call *, const struct service_request *);
 void call_cancel_job(struct service *, struct service_call *, const struct service_request *);
+void call_take_stacks(struct service *, struct service_call *, const struct service_request *);
 void call_scale_job(struct service *, struct service_call *, const struct service_request *);
 void done_job(struct service *, struct service_call *, const struct action *);
 void call_get_job(struct service *, struct service_call *, bool last_chance);

@@ -155,6 +155,22 @@ void call_scale_job(struct service *service, struct service_call *call,
     service->options.host.step(service->options.host.self, &event);
 }
 
+void call_take_stacks(struct service *service, struct service_call *call,
+                      const struct service_request *request)
+{
+    const Muster__TakeStacksRequest *message = (const void *)request->message;
+    struct error err = {0};
+    service_trace(call, message->id, "");
+    const struct job *job = service_find_job(call, message->id, &err);
+    if (!job) {
+        service_fail(call, &err);
+        return;
+    }
+    struct event event = {
+        .kind = EVENT_JOB_STACKS, .request = call->id, .job_stacks = {.id = job->id}};
+    service->options.host.step(service->options.host.self, &event);
+}
+
 void done_job(struct service *service, struct service_call *call, const struct action *action)
 {
     const struct job *job = cluster_job(service_cluster(service), action->job);

@@ -20,6 +20,8 @@ const struct service_method service_methods[] = {
      .change = call_cancel_job, .done = done_job},
     {"Coordinator", "ScaleJob", "scaling a job", WRITERS,
      .change = call_scale_job, .done = done_job},
+    {"Coordinator", "TakeStacks", "taking a job's stacks", WRITERS,
+     .change = call_take_stacks, .done = done_job},
     {"Coordinator", "WhyJob", "asking why", ACCESS_READERS, .read = call_why_job},
     {"Coordinator", "Plan", "planning", ACCESS_READERS, .read = call_plan,
      .has_spec = true, .plans = true},

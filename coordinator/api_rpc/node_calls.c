@@ -157,7 +157,7 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
     for (size_t i = 0; i < message->n_logs; i++) {
         const Muster__LogChunk *from = message->logs[i];
         const struct job *job = cluster_job(service_cluster(service), from->job);
-        uint64_t uid = from->uid & ~(1ULL << 63); /* of the worker that the lines are about */
+        uint64_t uid = from->uid & ~LOGS_STACKS_UID;
         if (!job || !service_node_had_worker(service, job, uid, message->node))
             continue;
         struct log_line *lines = arena_array(arena, from->n_lines, sizeof(*lines));

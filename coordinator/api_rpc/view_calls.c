@@ -46,6 +46,7 @@ static bool wire_lines(struct arena *arena, const struct logs_page *page,
         lines[i].rank = from->rank;
         lines[i].generation = from->generation;
         lines[i].is_stderr = from->is_stderr;
+        lines[i].is_stacks = from->is_stacks;
         lines[i].text = rpc_text(from->text);
         ret->lines[i] = &lines[i];
     }

@@ -17,6 +17,7 @@ enum event_kind {
     EVENT_JOB_CANCEL,
     EVENT_CHECKPOINT,   /* a worker wants to commit, or has committed */
     EVENT_JOB_SCALE,    /* another number of nodes */
+    EVENT_JOB_STACKS,   /* its programs are to write where they are */
     EVENT_HALT,         /* the cluster stops: running jobs save and end, nothing starts */
     EVENT_TENANT_SET,   /* weight, guarantee, limit; the answer has no name */
     EVENT_NODES_FORGET, /* lost nodes, by number and by age; not answered */
@@ -104,6 +105,9 @@ struct event {
             int nodes_min, nodes_max;
             const char *reason;
         } job_scale;
+        struct {
+            const char *id;
+        } job_stacks;
         struct {
             const struct tenant *facts; /* name, weight, guaranteed_slots, limit_slots */
         } tenant_set;

@@ -130,6 +130,28 @@ void job_cancel(struct step *step)
     step_answer_job(step, job, false);
 }
 
+/* Only a wish: programs that do not offer their stacks write none. */
+void job_stacks(struct step *step)
+{
+    struct error err = {0};
+    struct job *job = cluster_job(step->cluster, step->event->job_stacks.id);
+    if (!job) {
+        error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->job_stacks.id);
+        error_hint(&err, "`muster ps` lists them");
+    } else if (!job->current.generation || !job_living_workers(job)) {
+        error_set(&err, E_FAILED_PRECONDITION, "job %s is %s: none of its programs runs", job->id,
+                  job_state_name(job->state));
+    }
+    if (err.code) {
+        step_refuse(step, &err);
+        return;
+    }
+    bool later = step->wall_ms > job->stacks_wall_ms; /* wall time may jump back */
+    job->stacks_wall_ms = later ? step->wall_ms : job->stacks_wall_ms + 1;
+    step_reassign_group(step, job, &job->current);
+    step_answer_job(step, job, false);
+}
+
 static void settle_stopping(struct step *step, struct job *job)
 {
     struct reason reason;

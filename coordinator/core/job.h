@@ -6,6 +6,7 @@
 
 void job_submit(struct step *step);
 void job_cancel(struct step *step);
+void job_stacks(struct step *step); /* by EVENT_JOB_STACKS */
 void job_restored(struct step *step, struct job *job);
 void job_resumed(struct step *step, struct job *job); /* the coordinator itself was paused */
 void job_settle(struct step *step, struct job *job);

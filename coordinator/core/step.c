@@ -102,6 +102,9 @@ static void dispatch_event(struct step *step)
     case EVENT_JOB_SCALE:
         job_scale(step);
         break;
+    case EVENT_JOB_STACKS:
+        job_stacks(step);
+        break;
     case EVENT_HALT:
         evict_all(step);
         break;

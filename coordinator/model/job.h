@@ -69,6 +69,7 @@ struct job {
     uint64_t recoveries;
     int64_t last_recovery_ms;
     int64_t stop_deadline_ms; /* 0 = none */
+    int64_t stacks_wall_ms;   /* derived: when its stacks were requested last; 0 = never */
     int64_t kill_due_ms; /* derived: agents send SIGKILL to stopping workers from then on; 0 = at
                           * any time */
     /* max_runtime counts while the job has nodes, from the first time it runs */

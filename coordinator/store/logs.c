@@ -107,6 +107,7 @@ static bool parse_record(const char *text, struct record *ret)
     if ((text[0] != 'o' && text[0] != 'e') || text[1] != ' ')
         return false;
     ret->line.is_stderr = text[0] == 'e';
+    ret->line.is_stacks = ret->uid & LOGS_STACKS_UID;
     ret->line.text = text + 2;
     return true;
 }

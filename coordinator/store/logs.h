@@ -33,11 +33,15 @@ enum {
 
 struct logs;
 
+/* In the number of a worker: its lines are where its processes were, and not its own output. */
+#define LOGS_STACKS_UID (1ULL << 63)
+
 struct log_line {
     int64_t wall_ms;
     uint32_t rank;
     uint64_t generation;
     bool is_stderr;
+    bool is_stacks;   /* of a read line: see LOGS_STACKS_UID */
     const char *text; /* without line end */
 };
 

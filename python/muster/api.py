@@ -58,6 +58,11 @@ class Api:
                               "reason": reason}))
         return answer
 
+    def take_stacks(self, id: str) -> Job:
+        """POST /v1/jobs/{id}:stacks"""
+        answer: Job = self._call("POST", f"/v1/jobs/{_quoted(id)}:stacks", body=_given({}))
+        return answer
+
     def get_job_logs(self, id: str, *, rank: Optional[int] = None, cursor: Optional[int] = None,
                      tail: Optional[int] = None, follow: Optional[bool] = None,
                      max_bytes: Optional[int] = None) -> GetLogsAnswer:

@@ -357,6 +357,7 @@ class LogLine(TypedDict):
     generation: str
     is_stderr: bool
     text: str
+    is_stacks: bool
 
 
 Event = TypedDict("Event", {

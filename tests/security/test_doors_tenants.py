@@ -71,7 +71,7 @@ def call(cluster, tenant, method, payload=b"", **more):
 
 
 OF_A_JOB = {
-    "GetJob": lambda job: text(1, job), "WatchJob": lambda job: text(1, job), "CancelJob": lambda job: text(1, job) + text(2, "mine now"),
+    "GetJob": lambda job: text(1, job), "WatchJob": lambda job: text(1, job), "CancelJob": lambda job: text(1, job) + text(2, "mine now"), "TakeStacks": lambda job: text(1, job),
     "ScaleJob": lambda job: text(1, job) + number(2, 1), "WhyJob": lambda job: text(1, job), "GetLogs": lambda job: text(1, job),
     "GetMetrics": lambda job: text(1, job), "ListCheckpoints": lambda job: text(1, job), "ListEvents": lambda job: text(1, job),
     "Plan": lambda job: text(2, job), "Plan without": lambda job: text(5, job)}

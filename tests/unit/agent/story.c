@@ -73,6 +73,9 @@ static void write_action(struct story *s, const struct agent_action *a)
     case AGENT_ACTION_KILL:
         buf_printf(out, "kill(%s/%llu)", a->key.job, uid);
         break;
+    case AGENT_ACTION_STACKS:
+        buf_printf(out, "stacks(%s/%llu)", a->key.job, uid);
+        break;
     case AGENT_ACTION_REMEMBER:
         buf_printf(out, "remember(%s/%llu:%llu)", a->key.job, uid,
                    (unsigned long long)a->memory.generation);
