@@ -55,7 +55,7 @@ static struct gpu_curve leaky_relu_of(const struct op_call *call)
 #define CURVE(kind_)                                                                               \
     (struct gpu_curve)                                                                             \
     {                                                                                              \
-        .kind = kind_                                                                              \
+        .kind = (kind_)                                                                            \
     }
 
 CURVE_OP(gelu, CURVE(CURVE_GELU));

@@ -4,7 +4,7 @@
 #include "tests/lib/check.h"
 #include "tests/numeric/graph/harness.h"
 
-enum { ELEMENTS_MAX = 7000 };
+enum { ELEMENTS_MAX = 2000 };
 
 static int64_t elements_of(const struct trial *t)
 {
