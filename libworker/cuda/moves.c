@@ -98,7 +98,7 @@ static struct gpu_turn turn_of(const struct op_call *call, bool backward)
     const struct transpose_attributes *transpose = call->node->attributes;
     const struct op_tensor *from = backward ? &call->out[0] : &call->in[0];
     struct gpu_turn turn = {.dims = from->dims};
-    int64_t stride[WK_TENSOR_DIMS_MAX], next = 1;
+    int64_t stride[WK_TENSOR_DIMS_MAX] = {0}, next = 1;
     for (int i = from->dims - 1; i >= 0; i--) {
         stride[i] = next;
         next *= from->shape[i];
