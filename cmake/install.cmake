@@ -17,7 +17,9 @@ if(TARGET muster)
 endif()
 
 if(TARGET worker-cuda)
-  install(TARGETS worker-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  # By its name alone, and not in the package: no package of Debian has the library that it needs (cuBLASLt).
+  set_target_properties(worker-cuda PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS worker-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda EXCLUDE_FROM_ALL)
 endif()
 
 if(TARGET worker)
