@@ -313,19 +313,21 @@ static int run_report(const struct args *args)
     struct arena arena = {0};
     struct tree *answer = NULL;
     struct buf line;
+    bool within = path && path[0];
     int code;
     buf_init(&line, LINE_MAX_BYTES);
     int rc = make_line(&line, args, &err);
-    if (rc)
+    bool asked = !rc && within;
+    if (asked)
+        rc = report_ask(path, buf_cstr(&line), patience_ms(args), &arena, &answer, &err);
+    if (rc && !(asked && rc == E_UNAVAILABLE && !commits(args)))
         code = client_fail(&err);
-    else if (!path || !path[0])
-        code = without_agent(args, "this is no job of Muster (MUSTER_REPORT_SOCKET is not set)");
-    else if (!(rc = report_ask(path, buf_cstr(&line), patience_ms(args), &arena, &answer, &err)))
-        code = show(args, answer);
-    else if (rc == E_UNAVAILABLE && !commits(args))
+    else if (rc)
         code = without_agent(args, err.text);
+    else if (!within)
+        code = without_agent(args, "this is no job of Muster (MUSTER_REPORT_SOCKET is not set)");
     else
-        code = client_fail(&err);
+        code = show(args, answer);
     buf_fini(&line);
     arena_fini(&arena);
     return code;
