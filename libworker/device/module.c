@@ -53,6 +53,15 @@ static int find_module(char ret[PATH_MAX], struct error *err)
                      known ? " and in " : "", MUSTER_MODULE_DIR);
 }
 
+/* Much less work than to load a module with its libraries, only to learn this from it. */
+static bool has_driver(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (driver)
+        (void)dlclose(driver);
+    return driver;
+}
+
 /* The build is text of a known size, so it can be read whatever the rest is. */
 static int check_build(const char *path, const struct module_table *table, struct error *err)
 {
@@ -72,7 +81,8 @@ int module_open(const char *path, const struct module_table **ret_table, struct 
     bool given = path && *path;
     int rc = 0;
     if (!given)
-        rc = find_module(found, err);
+        rc = has_driver() ? find_module(found, err)
+                          : error_set(err, WK_EUNSUPPORTED, "this machine has no NVIDIA driver");
     else if (access(path, F_OK))
         rc = error_set(err, WK_ENOTFOUND, "there is no %s, which " MODULE_VARIABLE " names", path);
     else if (str_copy(found, sizeof(found), path))

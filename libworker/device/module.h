@@ -34,7 +34,8 @@ struct module_table {
     void (*about)(const struct device *device, char ret[MODULE_ABOUT_BYTES]);
 };
 
-/* `path` NULL or "": none is given. WK_ENOTFOUND: there is none, with where it was searched.
+/* `path` NULL or "": none is given, and none is searched without an NVIDIA driver
+ * (WK_EUNSUPPORTED). WK_ENOTFOUND: there is none, with where it was searched.
  * WK_EUNSUPPORTED: it cannot be loaded, as a library that it needs is not here. WK_EMISMATCH: it is
  * of another build, or no module. */
 int module_open(const char *path, const struct module_table **ret_table, struct error *err);
