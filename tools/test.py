@@ -162,7 +162,7 @@ def attacks():
 
 
 def lint():
-    build("dev", "proto")  # clang-tidy reads the generated headers
+    build("dev", "proto", "module_build")  # clang-tidy reads the generated headers
     code, out = compute(PYTHON, "tools/tidy.py")
     if code:
         raise Failed(out[-8000:])
