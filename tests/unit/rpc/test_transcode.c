@@ -76,7 +76,7 @@ Test(transcode, defaults_are_written_on_request)
     char *json = round_trip("{}", &muster__worker__descriptor, true);
     cr_assert_str_eq(json, "{\"uid\":\"0\",\"rank\":0,\"local_rank\":0,\"node\":\"\","
                            "\"state\":\"unknown\",\"pid\":null,\"step\":null,"
-                           "\"generation\":\"0\"}");
+                           "\"generation\":\"0\",\"reports_dropped\":\"0\"}");
     free(json);
     json = round_trip("{}", &muster__board_answer__descriptor, true);
     cr_assert_str_eq(json, "{\"value\":\"\",\"found\":false}");
