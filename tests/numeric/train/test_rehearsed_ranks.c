@@ -118,7 +118,8 @@ int __wrap_reach_read(struct queue *queue, void *to, const void *from, size_t by
 {
     if (planted != HOST_READS_THE_DEVICE)
         return __real_reach_read(queue, to, from, bytes, err);
-    memcpy(to, from, bytes);
+    if (bytes)
+        memcpy(to, from, bytes);
     return 0;
 }
 
