@@ -90,7 +90,6 @@ export const listJobs = (query) => get("/v1/jobs", query);
 export const jobPath = job;
 export const getJob = (id) => get(job(id));
 export const getWhy = (id) => get(`${job(id)}/why`);
-export const getMetrics = (id, name, afterStep) => get(`${job(id)}/metrics`, { name, after_step: afterStep, max_points: 2000 });
 export const getSeries = (id, series, afterStep) => get(`${job(id)}/metrics`, { series, after_step: afterStep, max_points: 2000 });
 export const getLogs = (id, query) => request("GET", `${job(id)}/logs?${new URLSearchParams(query)}`);
 export const getCheckpoints = (id) => get(`${job(id)}/checkpoints`);

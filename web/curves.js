@@ -13,7 +13,7 @@ const LOSS = 0, SPEED = 1, SMOOTH = 2;
 const DRAWN = { loss: LOSS, tokens_per_second: SPEED }; // the series asked for
 const SPEED_SHOWN = 0.98; // of the speeds fit on the scale: a few bursts would flatten the rest
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Dashed lines with the generation's number; `marks` is [{ step, generation }].
 const generationLines = {
@@ -135,7 +135,7 @@ export class Curves {
   }
 
   async refresh(id, generations) {
-    const answers = await Promise.all(Object.keys(DRAWN).map((name) => api.getMetrics(id, name, this.lastStep || undefined)));
+    const answers = await Promise.all(Object.keys(DRAWN).map((name) => api.getSeries(id, name, this.lastStep || undefined)));
     const series = answers.flatMap((answer) => answer.series || []);
     if (!this.chart) return;
     const sets = this.chart.data.datasets;

@@ -2,7 +2,7 @@
 // where there are numbers.
 
 import * as api from "./api.js";
-import { take } from "./curves.js";
+import { colour, take } from "./curves.js";
 import { h } from "./dom.js";
 
 const NODES = 8; // as agent/gpu_metrics.h
@@ -10,7 +10,6 @@ const KINDS = { used: "time with a kernel running", memory: "memory in use" };
 const DASH = { used: [], memory: [4, 4] };
 const names = Object.keys(KINDS).flatMap((kind) => Array.from({ length: NODES }, (_, node) => `gpu.${kind}.node${node}`));
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const hue = (node) => `hsl(${(210 + node * 47) % 360} 65% 50%)`;
 
 function makeChart(canvas) {
