@@ -61,6 +61,7 @@ static struct scene {
     struct fake_cluster cluster;
     struct told told[WORKERS_MAX];
     _Atomic long long killed_ms;
+    _Atomic int have_stepped; /* ranks with KILL_AT steps behind them */
 } * scene;
 static struct own_wires *wires;
 
@@ -145,6 +146,14 @@ static void await_commit(void)
     }
 }
 
+/* All have the step after which one dies, or survivors would go on from the one before it. */
+static void await_others(const struct run *run)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    while (atomic_load(&scene->have_stepped) < run->ranks)
+        (void)nanosleep(&pause, NULL);
+}
+
 static void die(void)
 {
     atomic_store(&scene->killed_ms, now_ms());
@@ -167,7 +176,11 @@ static bool stepped(void *arg, struct wk_context *ctx)
         count_waits(ctx);
     if (run->kills && run->dir && wk_steps(ctx) == KILL_AT)
         await_commit();
+    if (wk_steps(ctx) == KILL_AT)
+        (void)atomic_fetch_add(&scene->have_stepped, 1);
     dies = run->kills && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT;
+    if (dies)
+        await_others(run);
     if (dies && !run->late)
         die();
     return run->leaves && mine == &scene->told[run->ranks - 1] && wk_steps(ctx) == KILL_AT;
@@ -267,6 +280,7 @@ static bool play(const struct run *run)
     bool is_found = false;
     memset(scene->told, 0, sizeof(scene->told));
     own_wires_clear(wires);
+    atomic_store(&scene->have_stepped, 0);
     fake_init(&scene->cluster);
     scene->cluster.on_lost = form_without_last;
     fake_form(&scene->cluster, workers, run->ranks);
