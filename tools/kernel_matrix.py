@@ -8,7 +8,7 @@ pairs others than this one. MUSTER_KERNELS and OPENBLAS_CORETYPE choose both her
 each of our tables with OpenBLAS's own choice, and each of OpenBLAS's with our best table, through
 the programs of FEW. --full takes that subset through every program of ctest's label `numeric` and
 the units of nn and optim, and every pair through FEW. A combination that fails is printed with how
-to run it again; with --full each pair is printed when it is done.
+to run it again; with --full each pair is printed when it is done, with what failed.
 """
 import argparse
 import ctypes
@@ -114,9 +114,11 @@ def matrix(folder, full, jobs):
             done = [future.result() for future in futures]
             results += done
             if full:
-                failed = sum(bool(text) for _, _, text in done)
+                failed = [text for _, _, text in done if text]
                 print(f"    {describe(pair)}: {sum(passed for passed, _, _ in done)} passed, "
-                      f"{failed} of {len(done)} programs failed", flush=True)
+                      f"{len(failed)} of {len(done)} programs failed", flush=True)
+                for text in failed:
+                    print(f"      {text.splitlines()[0]}", flush=True)
     return (sum(passed for passed, _, _ in results), [why for _, skipped, _ in results for why in skipped],
             [text for _, _, text in results if text])
 
