@@ -129,9 +129,19 @@ static void report_sometimes(struct unit *unit)
         report_unit(unit, "grad_norm", unit->norm);
 }
 
+/* Whose numbers a step's line shows: the first that trained in it. */
+static struct unit *trained(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->optimizer && unit->loss_is_new)
+            return unit;
+    return units_main(ctx);
+}
+
 void report_step(struct wk_context *ctx, double tokens)
 {
-    struct unit *unit, *main = units_main(ctx);
+    struct unit *unit, *shown = trained(ctx);
     if (ctx->session)
         ctx->session->ops->progress(ctx->session, ctx->state.numbers.step,
                                     ctx->state.numbers.total_steps);
@@ -140,14 +150,14 @@ void report_step(struct wk_context *ctx, double tokens)
     struct track_step step = {
         .step = ctx->state.numbers.step,
         .total_steps = ctx->state.numbers.total_steps,
-        .loss = main->loss,
-        .rate = wk_optimizer_rate(main->optimizer),
+        .loss = shown->loss,
+        .rate = wk_optimizer_rate(shown->optimizer),
         .tokens = tokens,
         .of_samples = ctx->prepared.n_loaders && loader_counts_samples(ctx->prepared.loaders[0]),
         .now_ns = context_now_ns(),
     };
     units_each(unit, ctx)
-        if (unit->optimizer && !isnan(unit->loss))
+        if (unit->optimizer && unit->loss_is_new && !isnan(unit->loss))
             report_unit(unit, "loss", unit->loss);
     double rate = track_progress(&ctx->reports.track, &step);
     if (rate >= 0) {
@@ -157,6 +167,8 @@ void report_step(struct wk_context *ctx, double tokens)
                 report_sometimes(unit);
         report_profile(ctx);
     }
-    units_each(unit, ctx)
+    units_each(unit, ctx) {
         unit->norm = 0;
+        unit->loss_is_new = false;
+    }
 }

@@ -61,8 +61,9 @@ struct unit {
 
     bool stepped;                /* the last wk_step updated the parameters */
     struct wk_step_numbers last; /* of the last window complete */
-    double loss; /* of the last window taken; NaN before one, or if no loss was set */
-    double norm; /* of its gradient, if measured since the last report; else 0 */
+    double loss;      /* of the last window taken; NaN before one, or if no loss was set */
+    bool loss_is_new; /* taken since the last step was reported */
+    double norm;      /* of its gradient, if measured since the last report; else 0 */
 };
 
 /* The unit of a prepared model or optimizer, or NULL. */

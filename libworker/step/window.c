@@ -279,6 +279,7 @@ void window_close(struct unit *unit, enum window_result result)
     hear(ctx, &sums);
     if (result == WINDOW_TAKEN) {
         unit->loss = window_loss(unit);
+        unit->loss_is_new = true;
         if (!(sums.losses > 0))
             remark_lossless(unit);
         unit->numbers.taken++;

@@ -118,11 +118,21 @@ def test_a_model_of_any_operations_learns_alike_on_one_and_two_ranks(tmp_path, e
         said[world, strategy] = run_ranks(world, command, MUSTER_LOG_FILE=str(log), MUSTER_STRATEGY=strategy)
         seen[world, strategy] = losses_of(log)
     alone = seen.pop((1, "ddp"))
+    steps //= 2 if example == "distill" else 1
     assert len(alone) == steps and min(alone[steps // 2:]) < falls * alone[0], alone
     for way, losses in seen.items():
         assert len(losses) == steps and max(abs(a - b) for a, b in zip(alone, losses)) < 2e-4, (way, alone, losses)
     ends = [[float(x) for x in re.search(r"loss ([\d.]+).* accuracy ([01]\.\d{3})", out).groups()] for out in said.values()]
     assert all(abs(loss - ends[0][0]) < 3e-4 and abs(accuracy - ends[0][1]) < 0.01 for loss, accuracy in ends), said
+
+
+def test_each_step_shows_the_loss_of_the_model_that_trained(tmp_path):
+    log = tmp_path / "log.jsonl"
+    out = run([EXAMPLES / "distill", "--steps", "200"], MUSTER_LOG_FILE=str(log))
+    names = [line["name"] for line in map(json.loads, log.read_text().splitlines()) if line["name"].startswith("loss")]
+    assert names == ["loss"] * 100 + ["loss/2"] * 100
+    shown = re.findall(r"step \d+/200  loss ([\d.]+)", out)
+    assert len(shown) == 4 and shown[3] == re.search(r"loss ([\d.]+) of the student", out).group(1), out
 
 
 def gpt_losses(tmp_path, world, **settings):
