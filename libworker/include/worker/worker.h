@@ -398,9 +398,9 @@ WK_API int wk_update(struct wk_optimizer *optimizer, double loss);
  * most 63 bytes. Another name is WK_EINVAL, is left out, and does not end the training; the first
  * time there is a notice.
  *
- * `loss` of every step in which the model trained is logged automatically. Each progress line also logs tokens_per_second (of
- * rows without a length: samples), learning_rate and grad_norm. Those of a second model are loss/2,
- * learning_rate/2 and grad_norm/2.
+ * `loss` of every step in which the model trained is logged automatically. Each progress line also
+ * logs tokens_per_second (of rows without a length: samples), learning_rate and grad_norm. Those of
+ * a second model are loss/2, learning_rate/2 and grad_norm/2.
  */
 WK_API int wk_log(struct wk_context *ctx, const char *name, double value);
 
