@@ -1,16 +1,41 @@
 """A torch DDP training of two ranks for run.py: writes "milliseconds generation world" at each completed step into a file of its process.
 
-    program.py inplace|restart FOLDER
+    program.py inplace|restart|torchft FOLDER
 """
 import os
 import sys
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 PACE_S = 0.02
+
+
+def replica(model, optimizer, train, done):
+    """A replica group of one process. A step that the group gave up is none; a generation is a number of replicas, counted."""
+    import torchft
+
+    def state():
+        return {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+
+    def load(saved):
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    manager = torchft.Manager(pg=torchft.ProcessGroupGloo(timeout=timedelta(seconds=10)), min_replica_size=1, load_state_dict=load,
+                              state_dict=state, rank=0, world_size=1, store_addr="127.0.0.1", store_port=store.port, hostname="127.0.0.1",
+                              timeout=timedelta(seconds=10))
+    ddp, update = torchft.DistributedDataParallel(manager, model), torchft.Optimizer(manager, optimizer)
+    generation, world = 0, 0
+    while True:
+        before = manager.current_step()
+        train(ddp, update)
+        if manager.current_step() > before:
+            generation, world = generation + (manager.num_participants() != world), manager.num_participants()
+            done(generation, world)
 
 
 def main():
@@ -21,23 +46,31 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     out = open(f"{folder}/steps-{os.getpid()}", "w", buffering=1)
 
-    def step(ddp, generation):
+    def train(ddp, update):
         x = torch.randn(16, 64)
+        update.zero_grad()
         loss = (ddp(x) - x.sum(dim=1, keepdim=True)).square().mean()
-        optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
-        print(int(time.time() * 1000), generation, dist.get_world_size(), file=out)
+        update.step()
+
+    def done(generation, world):
+        print(int(time.time() * 1000), generation, world, file=out)
         time.sleep(PACE_S)
+
+    def step(ddp, generation):
+        train(ddp, optimizer)
+        done(generation, dist.get_world_size())
 
     if how == "inplace":
         import muster.torch
 
-        def train(loop):
+        def of_world(loop):
             ddp, generation = DistributedDataParallel(model), muster.place().generation
             for _ in loop:
                 step(ddp, generation)
-        muster.elastic(train, muster.torch.Loop(f"{folder}/ckpt", model=model, optimizer=optimizer))
+        muster.elastic(of_world, muster.torch.Loop(f"{folder}/ckpt", model=model, optimizer=optimizer))
+    elif how == "torchft":
+        replica(model, optimizer, train, done)
     else:
         generation = os.environ.get("MUSTER_GENERATION") or os.environ.get("TORCHELASTIC_RESTART_COUNT")
         saved = f"{folder}/state.pt"

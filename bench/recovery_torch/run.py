@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """How long a torch DDP job of two ranks stands still when a rank or a node is killed: muster.elastic, which keeps the survivors'
-processes; Muster's restart of an unmodified script; torchrun with two processes of one agent. From SIGKILL to the first step of a
-later generation; for the first also to the first step of the whole world again, whose new process imports torch. torchft is not
-beside it. MUSTER_BENCH_TORCH names another torch's Python than Debian's.
+processes; Muster's restart of an unmodified script; torchrun with two processes of one agent; torchft with two replicas of one
+process, where the torch has it. From SIGKILL to the first step of a later generation, and to the first of the whole world again,
+whose new process imports torch. MUSTER_BENCH_TORCH names another torch's Python than Debian's.
 
     run.py [--rounds N]
 """
@@ -139,6 +139,47 @@ def under_torchrun(python, count):
             log.close()
 
 
+LIGHTHOUSE = ("--min_replicas", "1", "--join_timeout_ms", "10000")  # the rest is its default
+
+
+class Replicas:
+    """A lighthouse and two replicas, of which a dead one is started again."""
+
+    def __init__(self, python, folder):
+        port = free_port()
+        self.log = open(f"{folder}/log", "w")
+        self.command = [python, HERE / "program.py", "torchft", folder]
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+        self.running = [self.begin([Path(python).parent / "torchft_lighthouse", *LIGHTHOUSE, "--bind", f"127.0.0.1:{port}"])]
+        self.running += [self.begin(self.command) for _ in range(2)]
+
+    def begin(self, command):
+        return subprocess.Popen(command, stdout=self.log, stderr=self.log, env=self.environment)
+
+    def kill(self):
+        self.running[-1].kill()
+        self.running[-1].wait()
+        self.running[-1] = self.begin(self.command)
+
+    def end(self):
+        for process in self.running:
+            process.kill()
+            process.wait()
+        self.log.close()
+
+
+def under_torchft(python, count):
+    if subprocess.run([python, "-c", "import torchft"], capture_output=True).returncode:
+        print("bench recovery_torch: this Python has no torchft", file=sys.stderr)
+        return True
+    with tempfile.TemporaryDirectory(prefix="mb-") as folder:
+        replicas = Replicas(python, folder)
+        try:
+            return rounds_of("torchft, two replicas, one killed", count, lambda: measure(folder, replicas.kill))
+        finally:
+            replicas.end()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -146,7 +187,7 @@ def main():
     for torch in torches("recovery_torch"):
         print(f"bench recovery_torch: torch {torch.version}", file=sys.stderr)
         fine &= under_muster(torch.python, "inplace", count) and under_muster(torch.python, "restart", count)
-        fine &= under_torchrun(torch.python, count)
+        fine &= under_torchrun(torch.python, count) and under_torchft(torch.python, count)
     return 0 if fine else 1
 
 
