@@ -9,6 +9,7 @@
 #include "common/base/tree.h"
 #include "common/base/tree_build.h"
 #include "common/base/tree_write.h"
+#include "libworker/device/device.h"
 #include "libworker/estimate/estimate.h"
 #include "libworker/graph/graph_model.h"
 
@@ -53,6 +54,8 @@ static const char *const examples[] = {
     "muster model estimate --gpt layers=12,width=768 --batch 8 -n 4",
     "muster model estimate models/llama-hf -n 64 --strategy fsdp --mixed-precision bf16",
     "muster model estimate --gpt layers=12,width=768 --batch 8 --recompute 1GiB",
+    "muster model estimate --gpt layers=12,width=768 --batch 64 --mixed-precision bf16 --device "
+    "cuda",
     NULL,
 };
 static const struct args_command command = {
@@ -92,14 +95,20 @@ static int plan_view(const struct args *args, const struct model_view *view,
                      struct training_pass *ret, struct error *err)
 {
     struct needs_pass pass;
+    struct device *device = NULL;
     int rc = needs_pass(args, &pass, err);
     struct plan_options wanted = {.sizes = {view->samples, view->length}};
+    if (!rc)
+        rc = needs_device(args, &device, err);
     if (rc)
         return rc;
+    wanted.device = device;
     wanted.compute = pass.compute;
     wanted.recompute = pass.recompute;
     wanted.within = pass.within;
-    return node_passes_new(view->graph, &wanted, ret, err);
+    rc = node_passes_new(view->graph, &wanted, ret, err);
+    device_free(device);
+    return rc;
 }
 
 static int show_model(const struct args *args, struct wk_model *model, struct answer *answer,
@@ -139,14 +148,18 @@ static int show_needs(const struct args *args, struct wk_model *model, struct an
                       struct error *err)
 {
     struct needs *needs = NULL;
+    struct device *device = NULL;
     if (args_flag(args, "dot"))
         return error_set(err, E_INVALID_ARGUMENT, "--dot is of `muster model show`");
-    int rc = needs_new(args, model, &needs, err);
+    int rc = needs_device(args, &device, err);
+    if (!rc)
+        rc = needs_new(args, model, device, &needs, err);
     if (!rc && answer->is_tree)
         rc = needs_tree(needs, &answer->arena, answer->root);
     else if (!rc)
         needs_table(needs);
     needs_free(needs);
+    device_free(device);
     return rc;
 }
 

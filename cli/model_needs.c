@@ -13,19 +13,21 @@
 #include "common/base/tree.h"
 #include "common/base/tree_build.h"
 #include "common/settings/setting.h"
+#include "libworker/device/module.h"
 #include "libworker/estimate/estimate.h"
 #include "libworker/nn/model.h"
 
-enum { MIB = 1 << 20 };
+enum { MIB = 1 << 20, ARCH = 90 };
 
 const char *const needs_strategies[] = {"ddp", "zero1", "zero2", "fsdp", "all", NULL};
 const char *const needs_precisions[] = {"no", "bf16", "fp16", NULL};
+const char *const needs_devices[] = {"cpu", "cuda", NULL};
 const char *const needs_policies[] = {"none", "blocks", "operations", NULL};
 const char *const needs_optimizers[] = {"adamw", "adam", "sgd", "lion", "adafactor", "muon", NULL};
 
 struct needs {
     struct estimate_options options;
-    const char *optimizer, *precision, *policy;
+    const char *optimizer, *precision, *policy, *device;
     int64_t parameters;
     int count;
     enum strategy_kind strategies[NEEDS_ROWS_MAX];
@@ -111,8 +113,20 @@ static int estimate_rows(struct needs *n, struct wk_model *model, const char *st
     return n->count ? 0 : err->code;
 }
 
-int needs_new(const struct args *args, struct wk_model *model, struct needs **ret,
-              struct error *err)
+int needs_device(const struct args *args, struct device **ret, struct error *err)
+{
+    const struct module_table *module = NULL;
+    *ret = NULL;
+    if (strcmp(args_text(args, "device"), "cpu") == 0)
+        return 0;
+    int rc = module_open_to_plan(getenv(MODULE_VARIABLE), &module, err);
+    if (!rc)
+        rc = module->plan_device_new(ARCH, ret, err);
+    return rc ? error_wrap(err, "--device cuda") : 0;
+}
+
+int needs_new(const struct args *args, struct wk_model *model, const struct device *device,
+              struct needs **ret, struct error *err)
 {
     struct wk_optimizer *optimizer;
     struct needs_pass pass;
@@ -124,6 +138,7 @@ int needs_new(const struct args *args, struct wk_model *model, struct needs **re
     n->optimizer = args_text(args, "optimizer");
     n->precision = args_text(args, "mixed-precision");
     n->policy = args_text(args, "recompute");
+    n->device = args_text(args, "device");
     n->parameters = (int64_t)model->count;
     int rc = make_optimizer(n->optimizer, &optimizer, err);
     if (!rc) {
@@ -139,9 +154,11 @@ int needs_new(const struct args *args, struct wk_model *model, struct needs **re
             .prefetch = (int)default_of(SETTING_PREFETCH),
             .bucket_bytes = (size_t)(default_of(SETTING_BUCKET_MIB) * MIB),
             .optimizer = optimizer,
+            .device = device,
         };
         rc = estimate_rows(n, model, args_text(args, "strategy"), err);
         n->options.optimizer = NULL;
+        n->options.device = NULL;
         wk_optimizer_free(optimizer);
     }
     if (rc)
@@ -185,10 +202,10 @@ void needs_table(const struct needs *needs)
         cell_bytes(&table, (int64_t)e->sent);
     }
     printf("%s parameters, %d ranks, each %" PRId64 " x %" PRId64
-           ", %s, mixed_precision %s, recompute %s\n"
+           ", %s, mixed_precision %s, recompute %s, on %s\n"
            "a rank's pass: %s FLOP forward, %s backward, of which %s again\n",
            count_text((double)needs->parameters, count), o->world, o->samples, o->length,
-           needs->optimizer, needs->precision, needs->policy,
+           needs->optimizer, needs->precision, needs->policy, needs->device,
            count_text(needs->rows[0].forward_flop, forward),
            count_text(needs->rows[0].backward_flop, backward),
            count_text(needs->rows[0].again_flop, again));
@@ -244,6 +261,8 @@ static int set_question(const struct needs *needs, struct arena *arena, struct t
         rc = tree_map_set(arena, root, "mixed_precision", tree_string(arena, needs->precision));
     if (!rc)
         rc = tree_map_set(arena, root, "recompute", tree_string(arena, needs->policy));
+    if (!rc)
+        rc = tree_map_set(arena, root, "device", tree_string(arena, needs->device));
     if (!rc)
         rc = tree_map_set(arena, root, "low_gradients", tree_bool(arena, o->low_gradients));
     return rc;

@@ -9,6 +9,7 @@
 #include "common/base/error.h"
 
 struct arena;
+struct device;
 struct tree;
 struct wk_model;
 
@@ -43,12 +44,18 @@ struct wk_model;
          .value_name = "POLICY",                                                                   \
          .help = "what the backward pass computes again: as the setting, a size is of "            \
                  "activations"},                                                                   \
+        {.name = "device",                                                                         \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_devices,                                                                 \
+         .fallback = "cpu",                                                                        \
+         .help = "the device that computes; cuda needs the module for GPUs, but no GPU"},          \
     {                                                                                              \
         .name = "low-gradients", .kind = ARGS_FLAG,                                                \
         .help = "estimate: gradients are kept in the narrow type"                                  \
     }
-extern const char *const needs_strategies[], *const needs_precisions[], *const needs_optimizers[],
-                                                                            *const needs_policies[];
+extern const char *const needs_strategies[],
+    *const needs_precisions[], *const needs_optimizers[], *const needs_policies[],
+                                                              *const needs_devices[];
 
 /* How a training pass is computed, by the options. E_INVALID_ARGUMENT. */
 struct needs_pass {
@@ -58,14 +65,19 @@ struct needs_pass {
 };
 int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err);
 
+/* The device of the options, only to plan for; NULL: the host's. Free with device_free.
+ * WK_ENOTFOUND, WK_EUNSUPPORTED, WK_EMISMATCH: there is no module for GPUs, or it cannot be used.
+ */
+int needs_device(const struct args *args, struct device **ret, struct error *err);
+
 enum { NEEDS_ROWS_MAX = 4 };
 struct needs;
 
-/* The estimates that the options ask for; needs_free. A failure names what is wrong: numbers
- * outside limits, or options that do not go together. Strategies that cannot be are left out
- * unless one was asked for. */
-int needs_new(const struct args *args, struct wk_model *model, struct needs **ret,
-              struct error *err);
+/* The estimates that the options ask for on a device; needs_free. A failure names what is wrong:
+ * numbers outside limits, or options that do not go together. Strategies that cannot be are left
+ * out unless one was asked for. */
+int needs_new(const struct args *args, struct wk_model *model, const struct device *device,
+              struct needs **ret, struct error *err);
 void needs_free(struct needs *needs); /* NULL is fine */
 
 /* On standard output. */

@@ -69,6 +69,10 @@ int cuda_count(int *ret_count, struct error *err);
  * sm_80, WK_ENOMEM. Free with device_free. */
 int cuda_device_new(int number, struct device **ret_device, struct error *err);
 
+/* A GPU that is not here, for plans: it finds kernels, and has no memory and no queues. WK_EINVAL
+ * for an architecture below sm_80, WK_ENOMEM. Free with device_free. */
+int cuda_plan_device_new(int arch, struct device **ret_device, struct error *err);
+
 /* Unless `rc` is cudaSuccess: the device fails with "WHAT: the runtime's sentence". True: go on. */
 bool cuda_check(struct cuda_queue *queue, cudaError_t rc, const char *what);
 bool cuda_device_check(struct cuda_device *device, cudaError_t rc, const char *what);

@@ -82,6 +82,43 @@ static const struct device_ops cuda_ops = {
     .transfer = cuda_transfer,
 };
 
+static void *plan_memory_new(struct device *device, enum memory_kind kind, size_t bytes)
+{
+    (void)device;
+    (void)kind;
+    (void)bytes;
+    return NULL;
+}
+
+static struct queue *plan_queue_new(struct device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+static const struct device_ops plan_ops = {
+    .name = "cuda",
+    .kernels = "cuda",
+    .kernel = cuda_kernel,
+    .free = cuda_free,
+    .memory_new = plan_memory_new,
+    .queue_new = plan_queue_new,
+};
+
+int cuda_plan_device_new(int arch, struct device **ret_device, struct error *err)
+{
+    if (arch < ARCH_LEAST)
+        return error_set(err, WK_EINVAL, "there is no module for sm_%d: it is for sm_%d and later",
+                         arch, ARCH_LEAST);
+    struct cuda_device *device = calloc(1, sizeof(*device));
+    if (!device)
+        return error_set(err, WK_ENOMEM, "no memory for a GPU's device");
+    device->base.ops = &plan_ops;
+    device->arch = arch;
+    *ret_device = &device->base;
+    return 0;
+}
+
 static int read_properties(struct cuda_device *device, struct error *err)
 {
     struct cudaDeviceProp properties;

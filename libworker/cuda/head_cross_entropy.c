@@ -1,5 +1,5 @@
 /* head_cross_entropy on a GPU. Forward: logits of HEAD_ROWS rows at a time are in scratch memory. A
- * kernel makes losses of them and, in training, slopes. The slopes are kept in the memory of the
+ * kernel makes losses of them and, in training, slopes. The slopes are kept instead of
  * probabilities, in the compute type, not yet multiplied by the gradients of losses.
  * Backward: the rows of x are multiplied by those for the table's gradient, and the rows of the
  * result for that of x. So logits are never all in memory, nor computed again. */
@@ -15,8 +15,7 @@ enum { HEAD_ROWS = 1024, STRIDE_STEP = 64 };
 
 struct head_sizes {
     int64_t rows, classes, width;
-    int64_t logits_stride; /* whole vectors, which products are faster with */
-    int64_t slopes_stride;
+    int64_t stride; /* of logits and slopes: whole vectors, which products are faster with */
 };
 
 static int64_t rounded_up(int64_t x, int64_t step)
@@ -24,17 +23,12 @@ static int64_t rounded_up(int64_t x, int64_t step)
     return (x + step - 1) / step * step;
 }
 
-/* Slopes are where probabilities in f32 would be: in a type of 16 bits there is room for longer
- * rows, unless there are few classes. */
 static struct head_sizes sizes_of(const struct op_call *call)
 {
     const struct op_tensor *table = &call->in[TABLE];
     struct head_sizes s = {
         .rows = call->out[0].count, .classes = table->shape[0], .width = table->shape[1]};
-    s.logits_stride = rounded_up(s.classes, STRIDE_STEP);
-    s.slopes_stride = s.classes;
-    if (call->compute != WK_F32 && s.logits_stride <= 2 * s.classes)
-        s.slopes_stride = s.logits_stride;
+    s.stride = rounded_up(s.classes, STRIDE_STEP);
     return s;
 }
 
@@ -88,7 +82,7 @@ static void head_forward(const struct op_call *call, struct cuda_queue *queue)
     const float *weights = weights_there(&products, &s);
     struct typed_array x = {products_factor(&products, &call->in[X]), call->compute};
     const void *table = products_factor(&products, &call->in[TABLE]);
-    float *logits = products_take(&products, WK_F32, rows_at_once(&s) * s.logits_stride);
+    float *logits = products_take(&products, WK_F32, rows_at_once(&s) * s.stride);
     struct typed_array slopes = {call->pass->trains ? call->out[PROBS].data : NULL, call->compute};
     for (int64_t r = 0; r < s.rows; r += HEAD_ROWS) {
         int64_t n = s.rows - r < HEAD_ROWS ? s.rows - r : HEAD_ROWS;
@@ -100,19 +94,19 @@ static void head_forward(const struct op_call *call, struct cuda_queue *queue)
                                     .a = {from_element(x, r * s.width).at, s.width, 0, false},
                                     .b = {table, s.width, 0, true},
                                     .d = logits,
-                                    .d_stride = s.logits_stride,
+                                    .d_stride = s.stride,
                                 });
         struct head_rows rows = {
             .rows = n,
             .classes = s.classes,
             .logits = logits,
-            .stride = s.logits_stride,
+            .stride = s.stride,
             .targets = (const int32_t *)call->in[TARGETS].data + r,
             .weights = weights,
             .smoothing = smoothing_of(call),
             .losses = from_element((struct typed_array){call->out[0].data, call->out[0].type}, r),
-            .slopes = from_element(slopes, r * s.slopes_stride),
-            .slopes_stride = s.slopes_stride,
+            .slopes = from_element(slopes, r * s.stride),
+            .slopes_stride = s.stride,
         };
         head_losses(&rows, queue->stream);
         products_check(&products, "losses of logits");
@@ -134,7 +128,7 @@ static void table_backward(struct products *products, const struct head_sizes *s
                                .n = s->width,
                                .k = s->rows,
                                .result = WK_F32,
-                               .a = {call->out[PROBS].data, s->slopes_stride, 0, true},
+                               .a = {call->out[PROBS].data, s->stride, 0, true},
                                .b = {scaled, s->width, 0, false},
                                .d = dtable->data,
                                .d_stride = s->width,
@@ -155,7 +149,7 @@ static void x_backward(struct products *products, const struct head_sizes *s,
                                .n = s->width,
                                .k = s->classes,
                                .result = WK_F32,
-                               .a = {call->out[PROBS].data, s->slopes_stride, 0, false},
+                               .a = {call->out[PROBS].data, s->stride, 0, false},
                                .b = {table, s->width, 0, false},
                                .d = sums,
                                .d_stride = s->width,
@@ -190,9 +184,21 @@ static size_t scratch_bytes(const struct op_call *call, bool backward)
     bytes += a->weights ? products_taken(WK_F32, s.classes) : 0;
     if (!backward)
         return bytes + products_factor_bytes(call, &call->in[X]) +
-               products_taken(WK_F32, rows_at_once(&s) * s.logits_stride);
+               products_taken(WK_F32, rows_at_once(&s) * s.stride);
     bytes += products_taken(call->compute, call->in[X].count);
     return bytes + (call->d_in[X].add ? products_taken(WK_F32, call->in[X].count) : 0);
+}
+
+/* Slopes in training, else nothing. */
+static void head_keep(struct op_call *call, unsigned *keeps)
+{
+    struct op_tensor *slopes = &call->out[PROBS];
+    struct head_sizes s = sizes_of(call);
+    int64_t stride = call->pass->trains ? s.stride : 0;
+    (void)keeps;
+    slopes->type = call->compute;
+    slopes->shape[slopes->dims - 1] = stride;
+    slopes->count = s.rows * stride;
 }
 
 const struct cuda_op cuda_op_head_cross_entropy = {
@@ -200,4 +206,5 @@ const struct cuda_op cuda_op_head_cross_entropy = {
     .forward = head_forward,
     .backward = head_backward,
     .scratch_bytes = scratch_bytes,
+    .keep = head_keep,
 };

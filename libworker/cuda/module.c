@@ -20,5 +20,6 @@ __attribute__((visibility("default"))) const struct module_table muster_cuda_mod
     .build = MODULE_BUILD,
     .count = cuda_count,
     .device_new = cuda_device_new,
+    .plan_device_new = cuda_plan_device_new,
     .about = describe_gpu,
 };

@@ -16,6 +16,11 @@ struct cuda_op {
     void (*forward)(const struct op_call *call, struct cuda_queue *queue);
     void (*backward)(const struct op_call *call, struct cuda_queue *queue);
     size_t (*scratch_bytes)(const struct op_call *call, bool backward); /* NULL: none */
+
+    /* What the kernels keep where that is not what the row says, for a plan. Change types and sizes
+     * of call->out past the first; with count 0 there is none. Change *keeps, OP_IN and OP_OUT bits
+     * of what backward reads. Of call->pass only `trains` is set. NULL: as the row says. */
+    void (*keep)(struct op_call *call, unsigned *keeps);
 };
 
 #endif

@@ -26,6 +26,14 @@ static inline size_t scratch_of(const struct cuda_op *op, const void *args)
     return op->scratch_bytes ? op->scratch_bytes(&a->call, a->backward) : 0;
 }
 
+static inline void keep_of(const struct cuda_op *op, void *args)
+{
+    struct op_args *a = args;
+    a->call.pass = &a->pass;
+    if (op->keep)
+        op->keep(&a->call, &a->keeps);
+}
+
 #define X(name)                                                                                    \
     extern const struct cuda_op cuda_op_##name;                                                    \
     static void run_op_##name(struct queue *queue, const void *args)                               \
@@ -35,6 +43,10 @@ static inline size_t scratch_of(const struct cuda_op *op, const void *args)
     static size_t scratch_of_##name(const void *args)                                              \
     {                                                                                              \
         return scratch_of(&cuda_op_##name, args);                                                  \
+    }                                                                                              \
+    static void keep_of_##name(void *args)                                                         \
+    {                                                                                              \
+        keep_of(&cuda_op_##name, args);                                                            \
     }
 CUDA_OP_LIST(X)
 #undef X
@@ -59,17 +71,17 @@ struct launch_kernel {
 };
 
 static const struct op_kernel ops[] = {
-#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name}},
+#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name, keep_of_##name}},
     CUDA_OP_LIST(X)
 #undef X
-        {NULL, {NULL, NULL}},
+        {NULL, {NULL, NULL, NULL}},
 };
 
 static const struct launch_kernel launches[] = {
-#define X(name) {&cuda_launch_##name, {run_launch_##name, NULL}},
+#define X(name) {&cuda_launch_##name, {run_launch_##name, NULL, NULL}},
     CUDA_LAUNCH_LIST(X)
 #undef X
-        {NULL, {NULL, NULL}},
+        {NULL, {NULL, NULL, NULL}},
 };
 
 const struct cuda_op *table_op(const char *name)

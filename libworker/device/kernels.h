@@ -10,6 +10,9 @@
 struct device_kernel {
     void (*run)(struct queue *queue, const void *args);
     size_t (*scratch_bytes)(const void *args); /* what an operation needs meanwhile; NULL: none */
+    /* What an operation keeps where that is not what its row says: changes the arguments of its
+     * forward kernel, which have no addresses. NULL: as the row says. */
+    void (*keep)(void *args);
 };
 
 bool device_has_kernels(const struct device *device);

@@ -75,14 +75,13 @@ static int check_build(const char *path, const struct module_table *table, struc
                      MODULE_BUILD_BYTES, table->build, module_build());
 }
 
-int module_open(const char *path, const struct module_table **ret_table, struct error *err)
+int module_open_to_plan(const char *path, const struct module_table **ret_table, struct error *err)
 {
     char found[PATH_MAX];
     bool given = path && *path;
     int rc = 0;
     if (!given)
-        rc = has_driver() ? find_module(found, err)
-                          : error_set(err, WK_EUNSUPPORTED, "this machine has no NVIDIA driver");
+        rc = find_module(found, err);
     else if (access(path, F_OK))
         rc = error_set(err, WK_ENOTFOUND, "there is no %s, which " MODULE_VARIABLE " names", path);
     else if (str_copy(found, sizeof(found), path))
@@ -99,4 +98,11 @@ int module_open(const char *path, const struct module_table **ret_table, struct 
     else
         *ret_table = table;
     return rc;
+}
+
+int module_open(const char *path, const struct module_table **ret_table, struct error *err)
+{
+    if (!(path && *path) && !has_driver())
+        return error_set(err, WK_EUNSUPPORTED, "this machine has no NVIDIA driver");
+    return module_open_to_plan(path, ret_table, err);
 }

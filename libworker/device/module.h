@@ -30,15 +30,19 @@ struct module_table {
     int (*count)(int *ret_count, struct error *err);
     /* GPU `number` of them. WK_EINVAL, WK_EUNSUPPORTED, WK_ENOMEM. */
     int (*device_new)(int number, struct device **ret_device, struct error *err);
+    /* For plans of another machine: finds the kernels of a GPU of this architecture (90: sm_90).
+     * Without memory and queues. WK_EINVAL, WK_ENOMEM. */
+    int (*plan_device_new)(int arch, struct device **ret_device, struct error *err);
     /* "GPU 0, NVIDIA H200 (sm_90)", of a device made here. */
     void (*about)(const struct device *device, char ret[MODULE_ABOUT_BYTES]);
 };
 
 /* `path` NULL or "": none is given, and none is searched without an NVIDIA driver
- * (WK_EUNSUPPORTED). WK_ENOTFOUND: there is none, with where it was searched.
+ * (WK_EUNSUPPORTED), unless it is to plan. WK_ENOTFOUND: there is none, with where it was searched.
  * WK_EUNSUPPORTED: it cannot be loaded, as a library that it needs is not here. WK_EMISMATCH: it is
  * of another build, or no module. */
 int module_open(const char *path, const struct module_table **ret_table, struct error *err);
+int module_open_to_plan(const char *path, const struct module_table **ret_table, struct error *err);
 
 /* Of this libworker. */
 const char *module_build(void);

@@ -46,6 +46,7 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
         .compute = o->compute,
         .recompute = o->recompute,
         .within = o->within,
+        .device = o->device,
     };
     struct plan *plan;
     int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);

@@ -20,6 +20,8 @@
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy_options.h"
 
+struct device;
+
 enum {
     ESTIMATE_WORLD_MAX = 256,
     ESTIMATE_SAMPLES_MAX = 1 << 20,
@@ -38,6 +40,7 @@ struct estimate_options {
     int prefetch;                         /* of fsdp: blocks gathered ahead */
     size_t bucket_bytes;                  /* of zero2: gradients that are summed together */
     const struct wk_optimizer *optimizer; /* borrowed */
+    const struct device *device;          /* whose kernels run; NULL: the host's. Borrowed */
 };
 
 /* Bytes of the rank with the most, at the fullest moment of a step. */
@@ -56,8 +59,9 @@ struct estimate {
 };
 
 /* WK_EINVAL names the number that is outside its limits; WK_EUNSUPPORTED: a model that is no graph,
- * or an optimizer on whole tensors under a strategy that cuts them. WK_ENOMEM, also for
- * activations that cannot be within their bytes; the sentence has the least that they need. */
+ * or an optimizer on whole tensors under a strategy that cuts them. Also a device that lacks a
+ * kernel. WK_ENOMEM, also for activations that cannot be within their bytes; the sentence has the
+ * least that they need. */
 int estimate_training(struct wk_model *model, const struct estimate_options *options,
                       struct estimate *ret, struct error *err);
 

@@ -8,26 +8,6 @@
 
 #include "common/base/array.h"
 #include "libworker/graph/describe.h"
-#include "libworker/graph/types.h"
-
-/* Values that a backward kernel reads, by the memory that they are in. */
-static void mark_kept(struct emitter *e)
-{
-    for (int i = 0; i < e->trace.n; i++) {
-        const struct work *work = &e->trace.works[i];
-        unsigned kept = op_keeps(work->node);
-        if (!e->plan->options.trace.trains || !work->out[0]->trains)
-            continue;
-        for (int k = 0; k < NODE_INPUTS_MAX; k++) {
-            if (work->in[k] && (kept & OP_IN(k)))
-                e->kept[tensor_base(e->trace.same[work->in[k]->id])->id] = true;
-        }
-        for (int k = 0; k < NODE_OUTPUTS_MAX; k++) {
-            if (work->out[k] && (kept & OP_OUT(k)))
-                e->kept[work->out[k]->id] = true;
-        }
-    }
-}
 
 void emit_fini(struct emitter *e)
 {
@@ -35,8 +15,7 @@ void emit_fini(struct emitter *e)
     trace_fini(&e->trace);
     free(e->value[0]);
     free(e->value[1]);
-    free(e->type);
-    free(e->kept);
+    keep_fini(&e->keep);
     free(e->joined);
     free(e->grads);
     free(e->storages);
@@ -76,14 +55,25 @@ static int append_value(struct emitter *e, const struct plan_value *value)
     return plan->n_values++;
 }
 
+static int value_of_form(struct emitter *e, const struct op_tensor *form, int storage)
+{
+    struct plan_value value = {.type = form->type, .dims = form->dims, .count = form->count};
+    memcpy(value.shape, form->shape, sizeof(value.shape));
+    size_t bytes = (size_t)value.count * wk_dtype_bytes(value.type);
+    value.storage = storage >= 0 ? storage : new_storage(e, bytes);
+    return append_value(e, &value);
+}
+
 int emit_value(struct emitter *e, const struct wk_tensor *tensor, enum wk_dtype type, int storage)
 {
-    struct op_tensor sizes = describe_tensor(tensor, &e->plan->options.sizes);
-    struct plan_value value = {.type = type, .dims = sizes.dims, .count = sizes.count};
-    memcpy(value.shape, sizes.shape, sizeof(value.shape));
-    value.storage =
-        storage >= 0 ? storage : new_storage(e, (size_t)value.count * wk_dtype_bytes(type));
-    return append_value(e, &value);
+    struct op_tensor form = describe_tensor(tensor, &e->plan->options.sizes);
+    form.type = type;
+    return value_of_form(e, &form, storage);
+}
+
+int emit_result(struct emitter *e, const struct wk_tensor *tensor, int storage)
+{
+    return value_of_form(e, &e->keep.form[tensor->id], storage);
 }
 
 /* Places for the first of each kind, so that there is one to replace later ones. */
@@ -113,10 +103,8 @@ static bool has_arrays(struct emitter *e)
     size_t tensors = (size_t)e->graph->n_tensors + 1;
     e->value[0] = malloc(tensors * sizeof(int));
     e->value[1] = malloc(tensors * sizeof(int));
-    e->type = calloc(tensors, sizeof(*e->type));
-    e->kept = calloc(tensors, sizeof(*e->kept));
     e->grads = calloc(tensors, sizeof(*e->grads));
-    return e->value[0] && e->value[1] && e->type && e->kept && e->grads && has_first(e);
+    return e->value[0] && e->value[1] && e->grads && has_first(e);
 }
 
 int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan, const int *blocks,
@@ -127,11 +115,9 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
     if (rc)
         return rc;
     rc = has_arrays(e) ? 0 : WK_ENOMEM;
-    if (!rc) {
-        mark_kept(e);
-        rc = types_choose(graph, &e->trace, plan->options.compute, e->type);
-    }
-    const struct recompute_pass pass = {graph, &e->trace, &plan->options.sizes, e->type, e->kept};
+    if (!rc)
+        rc = keep_init(&e->keep, graph, &e->trace, &plan->options);
+    const struct recompute_pass pass = {graph, &e->trace, &plan->options.sizes, &e->keep};
     if (!rc)
         rc = recompute_init(&e->recompute, &pass);
     if (!rc)

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "libworker/graph/keep.h"
 #include "libworker/graph/layout.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/plan.h"
@@ -21,13 +22,12 @@ struct grad {
 struct emitter {
     const struct wk_graph *graph;
     struct trace trace;
+    struct keep keep;
     struct recompute recompute;
     struct plan *plan;
     const int *blocks;
     /* [tensors] */
     int *value[2];              /* of the forward pass, and of what is computed again; -1: none */
-    enum wk_dtype *type;        /* in which it is kept */
-    bool *kept;                 /* a backward kernel reads it */
     const struct node **joined; /* [works]: for a sum and the norm after it (join.h), or NULL */
     struct grad *grads;         /* also of parameters */
     /* [storages] */
@@ -48,6 +48,9 @@ void emit_begin(struct emitter *emitter);
 /* A new value of the tensor's shape, in this storage; -1: in one of its own. */
 int emit_value(struct emitter *emitter, const struct wk_tensor *tensor, enum wk_dtype type,
                int storage);
+
+/* The value of a result as the plan keeps it (keep.h). */
+int emit_result(struct emitter *emitter, const struct wk_tensor *tensor, int storage);
 
 /* The value of a tensor that `work` reads; `again`: in the backward pass, where a value of its own
  * block may be one that was computed again. */

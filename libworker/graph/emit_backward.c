@@ -146,7 +146,7 @@ static void pass_on(struct emitter *e, const struct work *work, int input)
 static void compute(struct emitter *e, const struct work *work)
 {
     const struct node *node = work->node;
-    unsigned kept = op_keeps(node);
+    unsigned kept = e->keep.reads[work - e->trace.works];
     struct launch launch = emit_blank(node->row->meets ? LAUNCH_MEET : LAUNCH_BACKWARD);
     bool wanted = false;
     launch.backward = true;

@@ -21,8 +21,9 @@ void emit_kernel(struct emitter *e, struct launch *launch)
 
 bool emit_is_free_for(const struct emitter *e, const struct work *work, const struct wk_tensor *in)
 {
-    if (!in || in->kind != TENSOR_VALUE || in->node->row->view || e->kept[in->id] ||
-        e->trace.users[in->id] != 1 || e->type[in->id] != e->type[work->out[0]->id])
+    if (!in || in->kind != TENSOR_VALUE || in->node->row->view || e->keep.kept[in->id] ||
+        e->trace.users[in->id] != 1 ||
+        e->keep.form[in->id].type != e->keep.form[work->out[0]->id].type)
         return false;
     if (trace_is_root(e->graph, &e->trace, in))
         return false;
@@ -81,7 +82,7 @@ void emit_forward(struct emitter *e, const struct work *work, bool again)
             continue;
         bool in_place = i == 0 && row->in_place && emit_is_free_for(e, work, work->in[0]);
         int storage = in_place ? e->plan->values[launch.in[0]].storage : -1;
-        launch.out[i] = emit_value(e, out, e->type[out->id], storage);
+        launch.out[i] = emit_result(e, out, storage);
         e->value[again ? 1 : 0][out->id] = launch.out[i];
     }
     emit_kernel(e, &launch);

@@ -80,8 +80,9 @@ static bool outlives(const struct emitter *e, const struct wk_tensor *tensor, in
     if (base->kind != TENSOR_VALUE)
         return true;
     if (again)
-        return e->kept[base->id];
-    return e->trace.last[base->id] > at || (e->kept[base->id] && !e->recompute.again[base->id]);
+        return e->keep.kept[base->id];
+    return e->trace.last[base->id] > at ||
+           (e->keep.kept[base->id] && !e->recompute.again[base->id]);
 }
 
 bool join_fits(const struct emitter *e, const struct work *add, bool again)
@@ -100,7 +101,7 @@ bool join_fits(const struct emitter *e, const struct work *add, bool again)
 static int result(struct emitter *e, const struct wk_tensor *tensor, int in, bool again)
 {
     int storage = in < 0 ? -1 : e->plan->values[in].storage;
-    int number = emit_value(e, tensor, e->type[tensor->id], storage);
+    int number = emit_result(e, tensor, storage);
     e->value[again ? 1 : 0][tensor->id] = number;
     return number;
 }

@@ -72,7 +72,7 @@ static bool is_at_hand(const struct recompute *r, int work, const struct wk_tens
 {
     const struct wk_tensor *base = in ? tensor_base(in) : NULL;
     int maker = in ? r->maker[in->id] : -1;
-    if (!base || base->kind != TENSOR_VALUE || r->pass.kept[base->id])
+    if (!base || base->kind != TENSOR_VALUE || r->pass.keep->kept[base->id])
         return true;
     return maker >= 0 && block_of(r, maker) == block_of(r, work) && r->cheap[maker];
 }
@@ -149,7 +149,7 @@ static void settle(struct recompute *r)
         r->before[i] = -1;
     for (int i = r->pass.trace->n - 1; i >= 0; i--) {
         const struct work *work = work_at(r, i);
-        unsigned keeps = work->out[0]->trains ? op_keeps(work->node) : 0;
+        unsigned keeps = work->out[0]->trains ? r->pass.keep->reads[i] : 0;
         for (int k = 0; k < NODE_OUTPUTS_MAX; k++)
             need(r, i, keeps & OP_OUT(k) ? work->out[k] : NULL, i);
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
@@ -194,9 +194,9 @@ static double bytes_of(const struct recompute *r, const struct work *work)
     double bytes = 0;
     for (int k = 0; k < NODE_OUTPUTS_MAX; k++) {
         const struct wk_tensor *out = work->out[k];
-        if (out && !work->node->row->view && r->pass.kept[out->id] && !r->outside[out->id])
-            bytes += (double)describe_tensor(out, r->pass.sizes).count *
-                     (double)wk_dtype_bytes(r->pass.types[out->id]);
+        const struct op_tensor *form = out ? &r->pass.keep->form[out->id] : NULL;
+        if (out && !work->node->row->view && r->pass.keep->kept[out->id] && !r->outside[out->id])
+            bytes += (double)form->count * (double)wk_dtype_bytes(form->type);
     }
     return bytes;
 }

@@ -21,6 +21,7 @@
 
 #include <worker/nn.h>
 
+#include "libworker/graph/keep.h"
 #include "libworker/graph/trace.h"
 
 enum {
@@ -33,8 +34,7 @@ struct recompute_pass {
     const struct wk_graph *graph;
     const struct trace *trace;
     const struct sizes *sizes;
-    const enum wk_dtype *types; /* [tensors], in which they are kept */
-    const bool *kept;           /* [tensors]: a backward kernel reads the memory */
+    const struct keep *keep;
 };
 
 struct recompute_candidate {

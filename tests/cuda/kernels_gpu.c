@@ -168,12 +168,13 @@ static double early_roundings(const struct op_call *call)
     return strcmp(name, "linear") == 0 || strcmp(name, "attention") == 0 ? 2 : 0;
 }
 
-/* Slopes of logits, where the CPU has probabilities. */
-static bool keeps_its_own(const struct op_call *call)
+static void keep(struct op_call *call, unsigned *keeps)
 {
-    return strcmp(call->node->row->name, "head_cross_entropy") == 0;
+    const struct cuda_op *op = table_op(call->node->row->name);
+    if (op->keep)
+        op->keep(call, keeps);
 }
 
 const struct trial_kernels trial_kernels = {
-    "cuda", table_at, has_kernel, scratch_bytes, run_there, early_roundings, keeps_its_own,
+    "cuda", table_at, has_kernel, scratch_bytes, run_there, early_roundings, keep,
 };

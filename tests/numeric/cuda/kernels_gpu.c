@@ -60,4 +60,13 @@ static void run(const struct op_call *call, bool backward)
     free(queue.scratch);
 }
 
-const struct trial_kernels trial_kernels = {"cuda", table, has, scratch_bytes, run};
+static void keep(struct op_call *call, unsigned *keeps)
+{
+    const struct cuda_op *op = op_of(call->node->row);
+    if (op->keep)
+        op->keep(call, keeps);
+}
+
+const struct trial_kernels trial_kernels = {
+    "cuda", table, has, scratch_bytes, run, NULL, keep,
+};

@@ -283,12 +283,26 @@ static void inputs_new(struct trial *t)
     }
 }
 
+/* Values that backward reads: as the row says, or the kernels. */
+static unsigned ask_keeps(const struct trial *t, struct op_call *call)
+{
+    const struct op_row *row = t->node->row;
+    unsigned keeps = row->keeps_of ? row->keeps_of(t->node) : row->keeps;
+    call->pass = &t->pass;
+    if (trial_kernels.keep && trial_kernels.has(row, false))
+        trial_kernels.keep(call, &keeps);
+    return keeps;
+}
+
 static void outputs_new(struct trial *t)
 {
     for (int i = 0; i < t->node->n_out; i++) {
         const struct wk_tensor *like = t->node->out[i];
         bool low = i == 0 && like->type == WK_F32 && !(t->c->wide & OP_OUT(0));
         t->call.out[i] = tensor_of(t, like, low ? t->options.out_type : like->type);
+    }
+    (void)ask_keeps(t, &t->call);
+    for (int i = 0; i < t->node->n_out; i++) {
         size_t bytes = (size_t)t->call.out[i].count * wk_dtype_bytes(t->call.out[i].type);
         if (i == 0 && t->options.in_place)
             t->call.out[i].data = t->call.in[0].data;
@@ -433,8 +447,8 @@ unsigned trial_params(const struct trial *t)
 
 unsigned trial_keeps(const struct trial *t)
 {
-    const struct op_row *row = t->node->row;
-    return row->keeps_of ? row->keeps_of(t->node) : row->keeps;
+    struct op_call call = t->call;
+    return ask_keeps(t, &call);
 }
 
 void trial_poison(struct trial *t, unsigned keeps)

@@ -89,8 +89,8 @@ struct trial_kernels {
     /* Roundings to a result's low type before its own, of numbers as large as its largest; NULL:
      * there are none. */
     double (*early_roundings)(const struct op_call *call);
-    /* What it keeps beside the result depends on the compute type; NULL: that never does. */
-    bool (*keeps_its_own)(const struct op_call *call);
+    /* What is kept where that is not what the row says (cuda/op.h); NULL: it always is. */
+    void (*keep)(struct op_call *call, unsigned *keeps);
 };
 extern const struct trial_kernels trial_kernels;
 

@@ -457,11 +457,6 @@ static double early_rounding(const struct op_call *call)
     return rounds ? trial_kernels.early_roundings(call) * unit_of(call->out[0].type) : 0;
 }
 
-static bool keeps_its_own(const struct op_call *call)
-{
-    return trial_kernels.keeps_its_own && trial_kernels.keeps_its_own(call);
-}
-
 /* The result is the one of the rounded inputs in f32, rounded once. */
 static void expect_rounded(const struct op_tensor *low, const struct op_tensor *full, double share,
                            const char *what)
@@ -497,7 +492,7 @@ static void check_types(const struct op_case *c, const struct trial_options *opt
                    share * largest_of(result, full.call.out[0].count), case_name(c));
     free(result);
     for (int i = 0; i < low.node->n_out; i++) {
-        if (i == 0 || !keeps_its_own(&low.call))
+        if (i == 0 || low.call.out[i].type == full.call.out[i].type)
             values_carry(&full.call.out[i], &low.call.out[i]);
     }
     trial_backward(&low, gradients, params);

@@ -74,9 +74,9 @@ static bool is_operation(const char *name)
 
 static const struct device_kernel *own_kernel(const struct device *device, const char *name)
 {
-    static const struct device_kernel operation = {run_operation, scratch_of_operation},
-                                      other = {run_other, NULL}, sum_loss = {run_sum_loss, NULL},
-                                      seed = {run_seed, NULL}, add = {run_add, NULL};
+    static const struct device_kernel operation = {run_operation, scratch_of_operation, NULL},
+                                      other = {.run = run_other}, sum_loss = {.run = run_sum_loss},
+                                      seed = {.run = run_seed}, add = {.run = run_add};
     CHECK(device->ops == &own_ops);
     if ((missing && !strcmp(missing, name)) || !strcmp(name, "add_norm"))
         return NULL; /* the plan does without add_norm */

@@ -68,6 +68,9 @@ Test(module, the_real_one_opens_without_a_gpu)
                   strstr(err.text, "the NVIDIA driver is for CUDA"),
               "%s", err.text);
     cr_assert_eq(table->device_new(0, &device, &err), WK_EUNSUPPORTED);
+    cr_assert_eq(table->plan_device_new(90, &device, &err), 0, "%s", err.text);
+    cr_assert_str_eq(device_kernels(device), "cuda");
+    device_free(device);
 }
 #endif
 

@@ -1,0 +1,132 @@
+/* Plans for a GPU: what its kernels keep, and what an estimate makes of it. */
+#include <string.h>
+
+#include <worker/error.h>
+#include <worker/nn.h>
+
+#include "libworker/cuda/cuda.h"
+#include "libworker/estimate/estimate.h"
+#include "libworker/graph/graph_model.h"
+#include "libworker/graph/op.h"
+#include "tests/lib/check.h"
+
+enum { WIDTH = 32, LENGTH = 16, VOCAB = 1000, STRIDE = 1024, SAMPLES = 8, ROWS = SAMPLES * LENGTH };
+
+static struct wk_model *make_gpt(void)
+{
+    struct wk_model *model = NULL;
+    struct wk_gpt_config config = {2, 2, WIDTH, LENGTH, VOCAB};
+    CHECK(wk_gpt_new(&config, &model) == 0);
+    return model;
+}
+
+static struct device *make_device(void)
+{
+    struct device *device = NULL;
+    struct error err = {0};
+    CHECK(cuda_plan_device_new(90, &device, &err) == 0);
+    return device;
+}
+
+static struct plan *plan_of(struct wk_model *model, const struct plan_options *options)
+{
+    struct graph_model *m = graph_model_of(model);
+    struct plan_options wanted = *options;
+    struct plan *plan = NULL;
+    struct error err = {0};
+    wanted.sizes = (struct sizes){SAMPLES, LENGTH, 1};
+    int rc = plan_new(m->graph, &wanted, m->blocks, &plan, &err);
+    if (rc)
+        fprintf(stderr, "%s\n", err.text);
+    CHECK(rc == 0);
+    return plan;
+}
+
+/* What the head keeps beside the losses. */
+static struct plan_value kept_of_head(const struct plan *plan)
+{
+    for (int i = 0; i < plan->n_forward; i++) {
+        const struct launch *launch = &plan->launches[i];
+        if (launch->node && !strcmp(launch->node->row->name, "head_cross_entropy"))
+            return plan->values[launch->out[1]];
+    }
+    CHECK(!"a head");
+    return (struct plan_value){0};
+}
+
+static void a_gpu_keeps_slopes_in_the_compute_type(void)
+{
+    struct wk_model *model = make_gpt();
+    struct device *device = make_device();
+    const struct plan_options host = {.trace = {.trains = true}, .compute = WK_BF16};
+    struct plan_options gpu = host;
+    gpu.device = device;
+    struct plan *of_host = plan_of(model, &host), *of_gpu = plan_of(model, &gpu);
+    struct plan_value probs = kept_of_head(of_host), slopes = kept_of_head(of_gpu);
+    CHECK(probs.type == WK_F32 && probs.count == ROWS * VOCAB);
+    CHECK(slopes.type == WK_BF16 && slopes.count == ROWS * STRIDE);
+    CHECK(slopes.shape[slopes.dims - 1] == STRIDE);
+    plan_free(of_host);
+    plan_free(of_gpu);
+    device_free(device);
+    wk_model_free(model);
+}
+
+static void an_evaluation_keeps_none(void)
+{
+    struct wk_model *model = make_gpt();
+    struct device *device = make_device();
+    struct plan_options gpu = {.trace = {.losses = true}, .compute = WK_BF16, .device = device};
+    struct plan *plan = plan_of(model, &gpu);
+    CHECK(kept_of_head(plan).count == 0);
+    plan_free(plan);
+    device_free(device);
+    wk_model_free(model);
+}
+
+static void an_estimate_is_of_the_devices_plan(void)
+{
+    struct wk_model *model = make_gpt();
+    struct wk_optimizer *optimizer = NULL;
+    struct device *device = make_device();
+    struct estimate estimate;
+    struct error err = {0};
+    CHECK(wk_sgd_new(&(struct wk_sgd_options){.rate = 1}, &optimizer) == 0);
+    struct estimate_options options = {.world = 1,
+                                       .samples = SAMPLES,
+                                       .compute = WK_BF16,
+                                       .prefetch = 1,
+                                       .bucket_bytes = 1 << 20,
+                                       .optimizer = optimizer,
+                                       .device = device};
+    CHECK(estimate_training(model, &options, &estimate, &err) == 0);
+    struct plan_options gpu = {.trace = {.trains = true}, .compute = WK_BF16, .device = device};
+    struct plan *plan = plan_of(model, &gpu);
+    CHECK(estimate.activations == (int64_t)plan->region_bytes);
+    plan_free(plan);
+    wk_optimizer_free(optimizer);
+    device_free(device);
+    wk_model_free(model);
+}
+
+static void a_device_for_plans_has_no_memory(void)
+{
+    struct device *device = make_device();
+    struct error err = {0};
+    struct queue *queue = NULL;
+    void *memory = NULL;
+    CHECK(device_memory_new(device, 64, &memory, &err) == WK_ENOMEM);
+    CHECK(queue_new(device, &queue, &err) == WK_ENOMEM);
+    device_free(device);
+    CHECK(cuda_plan_device_new(70, &device, &err) == WK_EINVAL);
+    CHECK(strstr(err.text, "sm_70"));
+}
+
+int main(void)
+{
+    a_gpu_keeps_slopes_in_the_compute_type();
+    an_evaluation_keeps_none();
+    an_estimate_is_of_the_devices_plan();
+    a_device_for_plans_has_no_memory();
+    return 0;
+}
