@@ -73,6 +73,7 @@ static const struct device_ops cuda_ops = {
     .memory_free = cuda_memory_free,
     .queue_new = cuda_queue_new,
     .queue_free = cuda_queue_free,
+    .native = cuda_native,
     .record = cuda_record,
     .wait = cuda_wait,
     .launch = cuda_launch_run,

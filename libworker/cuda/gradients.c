@@ -31,6 +31,23 @@ static void run_add_row(const void *args, struct cuda_queue *queue)
     gpu_add(floats_of(row->to), floats_of(row->from), row->count, queue->stream);
 }
 
+static struct gpu_value narrow_of(const struct type_args *a)
+{
+    return (struct gpu_value){a->low, a->type};
+}
+
+static void run_widen_values(const void *args, struct cuda_queue *queue)
+{
+    const struct type_args *a = args;
+    gpu_convert(floats_of(a->wide), narrow_of(a), a->count, queue->stream);
+}
+
+static void run_narrow_values(const void *args, struct cuda_queue *queue)
+{
+    const struct type_args *a = args;
+    gpu_convert(narrow_of(a), floats_of(a->wide), a->count, queue->stream);
+}
+
 static void run_scale(const void *args, struct cuda_queue *queue)
 {
     const struct elements_args *a = args;
@@ -66,6 +83,12 @@ static void run_add_narrow(const void *args, struct cuda_queue *queue)
     gpu_add(low_of(a), floats_of(a->from), (int64_t)a->count, queue->stream);
 }
 
+static void run_add_widened(const void *args, struct cuda_queue *queue)
+{
+    const struct elements_args *a = args;
+    gpu_add(floats_of(a->to), low_of(a), (int64_t)a->count, queue->stream);
+}
+
 static void run_narrow_model(const void *args, struct cuda_queue *queue)
 {
     const struct narrow_args *a = args;
@@ -94,10 +117,15 @@ static void run_compact(const void *args, struct cuda_queue *queue)
 
 const struct cuda_launch cuda_launch_graph_add = {.name = GRAPH_ADD, .run = run_add_row};
 const struct cuda_launch cuda_launch_graph_add_seed = {.name = GRAPH_ADD_SEED, .run = run_add_seed};
+const struct cuda_launch cuda_launch_graph_narrow = {.name = GRAPH_NARROW,
+                                                     .run = run_narrow_values};
 const struct cuda_launch cuda_launch_graph_seed = {.name = GRAPH_SEED, .run = run_seed};
+const struct cuda_launch cuda_launch_graph_widen = {.name = GRAPH_WIDEN, .run = run_widen_values};
 const struct cuda_launch cuda_launch_parallel_add = {.name = PARALLEL_ADD, .run = run_add};
 const struct cuda_launch cuda_launch_parallel_add_narrow = {.name = PARALLEL_ADD_NARROW,
                                                             .run = run_add_narrow};
+const struct cuda_launch cuda_launch_parallel_add_widened = {.name = PARALLEL_ADD_WIDENED,
+                                                             .run = run_add_widened};
 const struct cuda_launch cuda_launch_parallel_compact = {.name = PARALLEL_COMPACT,
                                                          .run = run_compact};
 const struct cuda_launch cuda_launch_parallel_narrow = {.name = PARALLEL_NARROW, .run = run_narrow};

@@ -12,9 +12,11 @@
     X(adamw_segments)        \
     X(graph_add)             \
     X(graph_add_seed)        \
+    X(graph_narrow)          \
     X(graph_seed)            \
     X(graph_sum_loss)        \
     X(graph_total)           \
+    X(graph_widen)           \
     X(lion)                  \
     X(lion_segments)         \
     X(optim_add_loss)        \
@@ -27,6 +29,7 @@
     X(optim_squares)         \
     X(parallel_add)          \
     X(parallel_add_narrow)   \
+    X(parallel_add_widened)  \
     X(parallel_compact)      \
     X(parallel_narrow)       \
     X(parallel_narrow_model) \

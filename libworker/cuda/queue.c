@@ -56,6 +56,13 @@ void cuda_queue_free(struct queue *base)
     free_queue(queue);
 }
 
+struct queue_native cuda_native(struct queue *base)
+{
+    struct cuda_queue *queue = cuda_queue_of(base);
+    (void)cuda_enter(queue->device);
+    return (struct queue_native){queue->stream, queue->device->number};
+}
+
 /* The runtime's event of a place in the queue. After CUDA_EVENTS others it is a later one of the
  * same queue, recorded before this wait is enqueued: so nothing waits in a circle. */
 static cudaEvent_t *event_at(struct cuda_queue *queue, uint64_t at)

@@ -6,6 +6,7 @@
 
 struct queue *cuda_queue_new(struct device *base);
 void cuda_queue_free(struct queue *base);
+struct queue_native cuda_native(struct queue *base);
 struct event cuda_record(struct queue *base);
 void cuda_wait(struct queue *base, struct event event);
 void cuda_launch_run(struct queue *base, const struct device_launch *launch);

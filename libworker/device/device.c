@@ -140,6 +140,12 @@ struct device *queue_device(const struct queue *queue)
     return queue->device;
 }
 
+struct queue_native queue_native(struct queue *queue)
+{
+    const struct device_ops *ops = queue->device->ops;
+    return ops->native ? ops->native(queue) : (struct queue_native){NULL, -1};
+}
+
 struct event event_record(struct queue *queue)
 {
     return queue->device->ops->record(queue);

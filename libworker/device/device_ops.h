@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "libworker/device/kernels.h"
+#include "libworker/device/native.h"
 
 struct wire_ops;
 
@@ -45,6 +46,7 @@ struct device_ops {
     /* NULL: there is no memory. At most DEVICE_QUEUES_MAX at a time. */
     struct queue *(*queue_new)(struct device *device);
     void (*queue_free)(struct queue *queue);
+    struct queue_native (*native)(struct queue *queue); /* NULL: there is nothing */
 
     struct event (*record)(struct queue *queue);
     void (*wait)(struct queue *queue, struct event event); /* its queue is never NULL */

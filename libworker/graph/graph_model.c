@@ -104,9 +104,9 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     int rc = run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
     if (!rc)
         carry_end(m, model->batch.samples);
-    if (rc || !m->graph->has_custom)
+    if (rc || !m->graph->has_custom || device_has_kernels(m->site.device))
         return rc;
-    return queue_finish(m->site.queue, err); /* the program's functions may fail */
+    return queue_finish(m->site.queue, err); /* functions in launches may fail */
 }
 
 /* A device with kernels of its own has those of training. */

@@ -10,6 +10,11 @@
  *     GRAPH_ADD_SEED  row_args     to[i] += seed
  *     GRAPH_ADD       row_args     to[i] += from[i]
  *     GRAPH_TOTAL     total_args   *to = the sum of sums[i] * weights[i] / divisors[i]
+ *     GRAPH_WIDEN     type_args    wide[i] = low[i]
+ *     GRAPH_NARROW    type_args    low[i] = wide[i], rounded to nearest
+ *
+ * On a device with kernels of its own there is no GRAPH_CUSTOM: the program's functions enqueue
+ * themselves what they do, between the last two (op/custom.h). Those are of such devices only.
  */
 #ifndef GRAPH_LAUNCHES_H
 #define GRAPH_LAUNCHES_H
@@ -23,6 +28,8 @@
 #define GRAPH_ADD_SEED "begin more of a gradient"
 #define GRAPH_ADD      "add a gradient"
 #define GRAPH_TOTAL    "total the losses"
+#define GRAPH_WIDEN    "widen values"
+#define GRAPH_NARROW   "narrow values"
 
 struct op_args {
     struct op_pass pass;
@@ -50,6 +57,14 @@ struct total_args {
     double weights[GRAPH_NAMED_MAX], divisors[GRAPH_NAMED_MAX];
 };
 _Static_assert(sizeof(struct total_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
+
+/* A value in bf16 or f16, and in f32 beside it. */
+struct type_args {
+    float *wide;
+    void *low;
+    enum wk_dtype type; /* of low */
+    int64_t count;
+};
 
 /* The name of the launches of a node's kernels. */
 const char *launch_name_of(const struct node *node);

@@ -3,15 +3,16 @@
 #include "libworker/device/kernels.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/op/custom.h"
 #include "libworker/graph/run.h"
 
-/* Collectives are no launches: their rows say what they need on any device. */
+/* Collectives and the program's functions are no launches: their rows say what they need. */
 size_t needs_scratch(const struct plan *plan, const struct launch *launch)
 {
     const struct device *device = plan->options.device;
     const struct op_row *row = launch->node->row;
     struct op_args args = {.backward = launch->backward};
-    if (!device || !device_has_kernels(device) || row->meets) {
+    if (!device || !device_has_kernels(device) || row->meets || node_is_custom(launch->node)) {
         if (!row->scratch_bytes)
             return 0;
         run_describe(plan, launch, &args.call);
@@ -24,12 +25,23 @@ size_t needs_scratch(const struct plan *plan, const struct launch *launch)
     return kernel->scratch_bytes(&args);
 }
 
+/* The program's own needs what converts values around it. */
+static int check_operation(const struct device *device, const struct node *node, struct error *err)
+{
+    if (!node_is_custom(node))
+        return device_kernel_need(device, "operation", launch_name_of(node), err);
+    int rc = custom_check_device(node, device_kernels(device), err);
+    if (!rc)
+        rc = device_kernel_need(device, "launch", GRAPH_WIDEN, err);
+    return rc ? rc : device_kernel_need(device, "launch", GRAPH_NARROW, err);
+}
+
 static int check_one(const struct device *device, const struct launch *launch, struct error *err)
 {
     switch (launch->kind) {
     case LAUNCH_FORWARD:
     case LAUNCH_BACKWARD:
-        return device_kernel_need(device, "operation", launch_name_of(launch->node), err);
+        return check_operation(device, launch->node, err);
     case LAUNCH_LOSS:
         return device_kernel_need(device, "launch", GRAPH_SUM_LOSS, err);
     case LAUNCH_SEED:

@@ -5,10 +5,11 @@
 
 #include <worker/error.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/describe.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/op/custom.h"
 #include "libworker/graph/types.h"
 #include "libworker/nn/model.h"
 
@@ -142,6 +143,10 @@ static void run_kernel(const struct run *run, const struct plan *plan, const str
     struct enqueued e = {.n_ranges = 0};
     run_describe(plan, launch, &args.call);
     set_tensors(run, plan, launch, &args.call, &e);
+    if (node_is_custom(launch->node) && device_has_kernels(queue_device(run->queue))) {
+        launch_op(run->queue, &args); /* it enqueues */
+        return;
+    }
     enqueue(run, &e,
             &(struct device_launch){.name = launch_name_of(launch->node),
                                     .run = launch_op,

@@ -40,7 +40,7 @@ void site_release(struct site *site)
     device_memory_free(site->device, site->region, site->region_bytes);
     site->region = NULL;
     site->region_bytes = 0;
-    inputs_release(&site->inputs);
+    feed_release(&site->inputs);
     site_drop(site);
 }
 

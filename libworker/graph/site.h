@@ -13,7 +13,7 @@ struct site {
     struct queue *queue;
     struct device *device;   /* of the queue */
     struct numbers *numbers; /* made with the first region */
-    struct inputs inputs;    /* of the last batches */
+    struct feed inputs;      /* of the last batches */
     void *region, *cache;
     size_t region_bytes, cache_bytes;
 };

@@ -410,7 +410,7 @@ int model_forward(struct wk_model *model, const struct wk_batch *batch, double *
 
 void model_keep_loss(struct wk_model *model, double *to)
 {
-    if (model->batch.samples > 0)
+    if (model->batch.samples > 0 || !model->ops->forward)
         model->ops->keep_loss(model, to);
     else
         queue_fill(model->queue, to, 0, sizeof(*to));

@@ -163,8 +163,8 @@ void model_announce(struct wk_model *model, int index);
 int model_forward(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
                   struct error *err);
 
-/* Enqueue *to, in memory of the model's place, from the loss of the last forward pass. The model
- * computes on a queue. */
+/* Enqueue *to, in memory of the model's place, from the loss of the last forward pass, or from that
+ * which the program's own passes named. The model computes on a queue. */
 void model_keep_loss(struct wk_model *model, double *to);
 
 /* grads += scale * d(loss of the last forward)/d(params). Once per forward pass: WK_ESTATE

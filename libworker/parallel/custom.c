@@ -9,11 +9,13 @@
 #include "libworker/device/device.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/custom_device.h"
 
 struct custom {
     struct wk_model model;
     const float **initial; /* [n_params] */
     struct custom_place place;
+    struct custom_device device;
 };
 
 /* The program's gradients are in the arena, unscaled and added to those of earlier passes, so there
@@ -29,20 +31,39 @@ static int custom_backward(struct wk_model *model, double scale, struct error *e
 static void custom_free(struct wk_model *model)
 {
     struct custom *custom = (struct custom *)model;
+    (void)custom_device_move(&custom->device, NULL, NULL);
     free(custom->initial);
     free(model->params);
     free(custom);
+}
+
+static int custom_move(struct wk_model *model, struct queue *queue, struct error *err)
+{
+    return custom_device_move(custom_device_of(model), queue, err);
+}
+
+/* The program's number is on the model's device, too. */
+static void custom_keep_loss(struct wk_model *model, double *to)
+{
+    queue_copy(model->queue, to, custom_device_of(model)->loss, sizeof(*to));
 }
 
 static const struct model_ops custom_ops = {
     .name = "custom",
     .backward = custom_backward,
     .free = custom_free,
+    .move = custom_move,
+    .keep_loss = custom_keep_loss,
 };
 
 bool model_is_custom(const struct wk_model *model)
 {
     return model->ops == &custom_ops;
+}
+
+struct custom_device *custom_device_of(struct wk_model *model)
+{
+    return &((struct custom *)model)->device;
 }
 
 /* A buffer without values keeps the zeros it is given. */
@@ -179,10 +200,11 @@ static bool has(const struct wk_model *model, int index)
     return model && index >= 0 && index < model->n_params;
 }
 
-/* Memory of a device that only launches touch is no address for the program. */
+/* Memory of a device that only launches touch is no address for a program without passes there. */
 static bool shows(const struct wk_model *model, int index)
 {
-    return has(model, index) && (!model->queue || device_host_reads(queue_device(model->queue)));
+    return has(model, index) && (!model->queue || model_is_custom(model) ||
+                                 device_host_reads(queue_device(model->queue)));
 }
 
 /* Whether passes read the parameter now, and add to its gradient. */

@@ -8,10 +8,14 @@
 
 #include "libworker/nn/hooks.h"
 
+struct custom_device;
 struct param;
 struct wk_model;
 
 bool model_is_custom(const struct wk_model *model);
+
+/* What it has to do with devices (custom_device.h); the model is custom. */
+struct custom_device *custom_device_of(struct wk_model *model);
 
 /* Whether passes read this parameter's bits in `type`; and whether they multiply their loss with
  * the loss scale, because they take some parameter in f16. */

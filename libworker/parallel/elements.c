@@ -47,6 +47,18 @@ static void run_add_narrow(struct queue *queue, const void *args)
     }
 }
 
+static void run_add_widened(struct queue *queue, const void *args)
+{
+    const struct elements_args *a = args;
+    float *wide = a->how.wide;
+    (void)queue;
+    for (size_t done = 0, n; done < a->count; done += n) {
+        n = a->count - done < ELEMENTS_PIECE ? a->count - done : ELEMENTS_PIECE;
+        a->kernels->widen(wide, a->how.type, a->low + done, n);
+        a->kernels->add(a->to + done, wide, n);
+    }
+}
+
 static void enqueue(const struct wk_model *model, const char *name,
                     void (*run)(struct queue *, const void *), const struct elements_args *args,
                     const struct device_range ranges[3])
@@ -107,4 +119,16 @@ void elements_add_narrow(const struct wk_model *model, const struct elements_pie
                                            {from, count * sizeof(*from), DEVICE_READ},
                                            {how->wide, piece * sizeof(float), DEVICE_SCRATCH}};
     enqueue(model, PARALLEL_ADD_NARROW, run_add_narrow, &args, ranges);
+}
+
+void elements_add_widened(const struct wk_model *model, const struct elements_pieces *how,
+                          float *to, uint16_t *low, size_t count)
+{
+    size_t piece = count < ELEMENTS_PIECE ? count : ELEMENTS_PIECE;
+    const struct elements_args args = {
+        .kernels = model->kernels, .how = *how, .to = to, .low = low, .count = count};
+    const struct device_range ranges[3] = {{to, count * sizeof(*to), DEVICE_UPDATE},
+                                           {low, count * sizeof(*low), DEVICE_READ},
+                                           {how->wide, piece * sizeof(float), DEVICE_SCRATCH}};
+    enqueue(model, PARALLEL_ADD_WIDENED, run_add_widened, &args, ranges);
 }

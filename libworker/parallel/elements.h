@@ -32,4 +32,8 @@ struct elements_pieces {
 void elements_add_narrow(const struct wk_model *model, const struct elements_pieces *how,
                          uint16_t *low, const float *from, size_t count);
 
+/* to[count] += low[count], which is widened in those pieces. */
+void elements_add_widened(const struct wk_model *model, const struct elements_pieces *how,
+                          float *to, uint16_t *low, size_t count);
+
 #endif

@@ -9,6 +9,7 @@
  *     PARALLEL_NARROW        elements_args   low[i] = from[i] in how.type
  *     PARALLEL_WIDEN         elements_args   to[i] = low[i]
  *     PARALLEL_ADD_NARROW    elements_args   low[i] += from[i], rounded once
+ *     PARALLEL_ADD_WIDENED   elements_args   to[i] += low[i]
  *     PARALLEL_NARROW_MODEL  narrow_args     out[i] = from.x[i] in type, the first ones by chance
  *     PARALLEL_COMPACT       compact_args    each unit's row `part` moves to the begin of the arena
  */
@@ -24,6 +25,7 @@
 #define PARALLEL_NARROW       "narrow gradients"
 #define PARALLEL_WIDEN        "widen gradients"
 #define PARALLEL_ADD_NARROW   "add narrow gradients"
+#define PARALLEL_ADD_WIDENED  "add widened gradients"
 #define PARALLEL_NARROW_MODEL "narrow parameters"
 #define PARALLEL_COMPACT      "move sums together"
 
@@ -31,7 +33,7 @@
 #define PARALLEL_LAUNCHES                                                                          \
     {                                                                                              \
         PARALLEL_SCALE, PARALLEL_ADD, PARALLEL_NARROW, PARALLEL_WIDEN, PARALLEL_ADD_NARROW,        \
-            PARALLEL_NARROW_MODEL, PARALLEL_COMPACT                                                \
+            PARALLEL_ADD_WIDENED, PARALLEL_NARROW_MODEL, PARALLEL_COMPACT                          \
     }
 
 struct elements_args {

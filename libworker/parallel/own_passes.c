@@ -3,13 +3,15 @@
 
 #include <worker/parallel.h>
 
+#include "libworker/device/device.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/custom.h"
+#include "libworker/parallel/elements.h"
 #include "libworker/parallel/own_passes.h"
 
 enum {
-    PIECE = 16384, /* elements widened at a time: they stay in cache */
-    ALIGN = 16,    /* elements: views start on cache lines */
+    ALIGN = 16, /* elements: views start on cache lines */
+    ROOM_BYTES = ELEMENTS_PIECE * sizeof(float),
 };
 
 static bool reads_wide(const struct own_passes *own, const struct param *param)
@@ -47,9 +49,13 @@ static int allocate(struct own_passes *own)
         all.wide += room.wide;
         all.given += room.given;
     }
-    int rc = pages_init(&own->wide_pages, all.wide, false);
-    rc = rc ? rc : pages_init(&own->given_pages, all.given, false);
-    own->room = malloc(PIECE * sizeof(*own->room));
+    void *room = NULL;
+    int rc = pages_place(&own->wide_pages, model->queue, all.wide, false);
+    if (!rc)
+        rc = pages_place(&own->given_pages, model->queue, all.given, false);
+    if (!rc)
+        rc = device_memory_new(queue_device(model->queue), ROOM_BYTES, &room, NULL);
+    own->room = room;
     own->taken = calloc((size_t)model->n_params, sizeof(*own->taken));
     return own->room && own->taken ? rc : WK_ENOMEM;
 }
@@ -80,11 +86,26 @@ void own_passes_fini(struct own_passes *own)
         own->model->params[i].wide = NULL;
         own->model->params[i].low_grad = NULL;
     }
+    if (own->model)
+        (void)queue_finish(own->model->queue, NULL);
+    if (own->room)
+        device_memory_free(queue_device(own->model->queue), own->room, ROOM_BYTES);
     pages_fini(&own->wide_pages);
     pages_fini(&own->given_pages);
-    free(own->room);
     free(own->taken);
     *own = (struct own_passes){0};
+}
+
+static void widen_param(const struct own_passes *own, const struct param *param, float *wide)
+{
+    elements_widen(own->model, own->type, wide, (uint16_t *)(uintptr_t)param->low, param->count);
+}
+
+/* Memory that is never given back keeps what is overwritten in full before it is read again. */
+static void give_back(const struct own_passes *own, size_t first, size_t count)
+{
+    if (own->gives_back && !own->wide_pages.queue && count)
+        pages_drop(&own->wide_pages, first, count);
 }
 
 void own_passes_show(struct own_passes *own)
@@ -95,7 +116,7 @@ void own_passes_show(struct own_passes *own)
         if (!reads_wide(own, param))
             continue;
         if (!own->shown)
-            own->model->kernels->widen(wide, own->type, param->low, param->count);
+            widen_param(own, param, wide);
         param->wide = wide;
         wide += aligned(param->count);
     }
@@ -106,8 +127,8 @@ void own_passes_hide(struct own_passes *own)
 {
     for (int i = 0; own->model && i < own->model->n_params; i++)
         own->model->params[i].wide = NULL;
-    if (own->shown && own->gives_back && own->wide_pages.count)
-        pages_drop(&own->wide_pages, 0, own->wide_pages.count);
+    if (own->shown)
+        give_back(own, 0, own->wide_pages.count);
     own->shown = false;
 }
 
@@ -120,10 +141,10 @@ static void turn_block(struct own_passes *own, int block, bool shows)
         size_t count = room_of(own, param).wide;
         if (param->block == block && count && shows) {
             param->wide = own->wide_pages.data + at;
-            own->model->kernels->widen(param->wide, own->type, param->low, param->count);
+            widen_param(own, param, param->wide);
         } else if (param->block == block && count) {
             param->wide = NULL;
-            pages_drop(&own->wide_pages, at, count);
+            give_back(own, at, count);
         }
         at += count;
     }
@@ -152,7 +173,7 @@ static void empty(struct own_passes *own, const struct param *param)
     if (own->gives_back)
         pages_drop(&own->given_pages, first, aligned(param->count) / 2);
     else
-        memset(param->low_grad, 0, param->count * sizeof(*param->low_grad));
+        queue_fill(own->model->queue, param->low_grad, 0, param->count * sizeof(*param->low_grad));
 }
 
 void own_passes_take(struct own_passes *own, int index)
@@ -160,12 +181,8 @@ void own_passes_take(struct own_passes *own, int index)
     if (!own->model || !own->model->params[index].low_grad)
         return;
     const struct param *param = &own->model->params[index];
-    const struct kernel_table *k = own->model->kernels;
-    for (size_t done = 0, n; done < param->count; done += n) {
-        n = param->count - done < PIECE ? param->count - done : PIECE;
-        k->widen(own->room, own->type, param->low_grad + done, n);
-        k->add(param->grad + done, own->room, n);
-    }
+    const struct elements_pieces how = {.type = own->type, .wide = own->room};
+    elements_add_widened(own->model, &how, param->grad, param->low_grad, param->count);
     empty(own, param);
     own->taken[index] = true;
 }

@@ -4,7 +4,8 @@
  *                               ──widened─► `wide` ───► passes that take floats
  *      the float gradient ◄──added─ `given` ◄────────── passes that give it narrow
  *
- * On request both are in memory only while needed; `given` is empty between passes. Owned by the
+ * Both are memory of the model's device, and written on its queue. On request they are in the
+ * host's memory only while needed; `given` is empty between passes. Owned by the
  * strategy, whose thread calls. In float, and for models of ours, there is nothing, and calls do
  * nothing.
  */

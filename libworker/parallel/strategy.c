@@ -1,6 +1,7 @@
 #include "libworker/parallel/strategy.h"
 
 #include "libworker/device/kernels.h"
+#include "libworker/parallel/custom.h"
 #include "libworker/parallel/ddp.h"
 #include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded.h"
@@ -69,9 +70,11 @@ static int init_common(struct strategy *st, struct error *err)
 }
 
 /* A device with kernels of its own has those that these settings need. */
-static int check_kernels(const struct device *device, const struct strategy_options *options,
+static int check_kernels(const struct wk_model *model, const struct strategy_options *options,
                          struct error *err)
 {
+    const struct device *device = queue_device(model->queue);
+    bool own = model_is_custom(model);
     bool low = narrowing_on(&options->narrowing), cuts = strategy_cuts(options->kind);
     bool narrow_hook = !cuts && (options->hook == HOOK_F16 || options->hook == HOOK_BF16);
     const struct {
@@ -84,6 +87,8 @@ static int check_kernels(const struct device *device, const struct strategy_opti
         {narrow_hook, PARALLEL_WIDEN},
         {cuts && low && options->narrowing.grads, PARALLEL_ADD_NARROW},
         {low, PARALLEL_NARROW_MODEL},
+        {low && own, PARALLEL_WIDEN},
+        {low && own, PARALLEL_ADD_WIDENED},
         {options->kind == STRATEGY_ZERO1, PARALLEL_COMPACT},
     };
     int rc = 0;
@@ -109,7 +114,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
     int rc = step_numbers_init(&st->numbers, model_trained(model), model->queue, err);
     wire_init(&st->wire, model->queue, options->wires);
     if (!rc)
-        rc = check_kernels(queue_device(model->queue), options, err);
+        rc = check_kernels(model, options, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
     if (!rc)

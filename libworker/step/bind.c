@@ -66,6 +66,9 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
                     !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };
     int rc = model_move(model, ctx->compute.queue, err);
+    if (rc && *ctx->compute.why)
+        (void)error_wrap(err, "this process computes on %s (%s)", device_name(ctx->compute.device),
+                         ctx->compute.why);
     if (!rc && !model_is_custom(model) && !model->seed_waits)
         rc = model_seed(model, seed);
     if (!rc)

@@ -13,7 +13,8 @@ struct custom {
     struct wk_custom_op op;
 };
 
-/* Slots of the row. A function that fails fails the queue's device. */
+/* Slots of the row. A function that fails fails the queue's device. On a device with kernels of its
+ * own these are no launches: called on the host, they enqueue on call->queue. */
 void custom_forward(const struct op_call *call);
 void custom_backward(const struct op_call *call);
 size_t custom_scratch_bytes(const struct op_call *call, bool backward);

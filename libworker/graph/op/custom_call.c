@@ -1,5 +1,6 @@
 /* Calls of the program's functions (worker/custom_op.h). Values in bf16 and f16 become f32 in
- * scratch memory, before the program's own part of it.
+ * scratch memory, before the program's own part of it. A function for the host runs inside a
+ * launch. One for a device with kernels of its own enqueues them, and so does what is around it.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +8,9 @@
 
 #include <worker/error.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
+#include "libworker/device/native.h"
+#include "libworker/graph/launches.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/custom.h"
 #include "libworker/graph/op/room.h"
@@ -28,6 +31,11 @@ static const struct wk_op_functions *functions_for(const struct custom *custom, 
             return &f[i];
     }
     return NULL;
+}
+
+static bool enqueues(const struct op_call *call)
+{
+    return call->queue && device_has_kernels(queue_device(call->queue));
 }
 
 static bool is_converted(const struct custom *custom, const struct op_tensor *x, unsigned bit)
@@ -67,6 +75,8 @@ static void describe_call(const struct op_call *call, bool backward, struct wk_o
     const struct op_pass *pass = call->pass;
     unsigned used = used_by(custom, backward);
     *ret = (struct wk_op_call){.user = custom->op.user};
+    if (call->queue && pass)
+        ret->stream = queue_native(call->queue).stream;
     if (pass) {
         ret->samples = pass->samples;
         ret->first_sample = pass->first_sample;
@@ -84,13 +94,46 @@ static void describe_call(const struct op_call *call, bool backward, struct wk_o
         ret->d_out = view_of(&call->d_out);
 }
 
+static void enqueue_conversion(const struct op_call *call, const char *name,
+                               const struct op_tensor *x, float *wide)
+{
+    struct type_args args = {wide, x->data, x->type, x->count};
+    queue_launch(call->queue,
+                 &(struct device_launch){.name = name, .args = &args, .args_bytes = sizeof(args)});
+}
+
+static void widen_value(const struct op_call *call, const struct op_tensor *x, float *wide)
+{
+    if (enqueues(call))
+        enqueue_conversion(call, GRAPH_WIDEN, x, wide);
+    else
+        call->pass->kernels->widen(wide, x->type, x->data, (size_t)x->count);
+}
+
+static void narrow_value(const struct op_call *call, const struct op_tensor *x, float *wide)
+{
+    if (enqueues(call))
+        enqueue_conversion(call, GRAPH_NARROW, x, wide);
+    else
+        call->pass->kernels->narrow(x->data, x->type, wide, (size_t)x->count);
+}
+
+/* The function adds to a gradient. */
+static void zero_gradient(const struct op_call *call, const struct op_tensor *gradient)
+{
+    if (!enqueues(call))
+        tile_zero(call->pass->kernels, gradient);
+    else if (gradient->data && !gradient->add)
+        queue_fill(call->queue, gradient->data, 0, (size_t)gradient->count * sizeof(float));
+}
+
 /* x is read and written in f32 beside its memory, which is read if the function reads it. */
 static void widen(const struct op_call *call, const struct op_tensor *x, bool reads,
                   struct wk_op_tensor *view, uint8_t **room)
 {
     view->data = room_take(room, x->count, sizeof(float));
     if (reads)
-        call->pass->kernels->widen(view->data, x->type, x->data, (size_t)x->count);
+        widen_value(call, x, view->data);
 }
 
 static void widen_used(const struct op_call *call, bool backward, struct wk_op_call *view,
@@ -165,7 +208,7 @@ void custom_forward(const struct op_call *call)
     for (int i = 0; i < call->node->n_out; i++) {
         const struct op_tensor *out = &call->out[i];
         if (is_converted(custom, out, OP_OUT(i)))
-            call->pass->kernels->narrow(out->data, out->type, view.out[i].data, (size_t)out->count);
+            narrow_value(call, out, view.out[i].data);
     }
 }
 
@@ -173,7 +216,7 @@ void custom_backward(const struct op_call *call)
 {
     struct wk_op_call view;
     for (int i = 0; i < call->node->n_in; i++)
-        tile_zero(call->pass->kernels, &call->d_in[i]);
+        zero_gradient(call, &call->d_in[i]);
     if (call->d_out.count)
         (void)run_function(call, true, &view);
 }

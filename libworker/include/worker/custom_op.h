@@ -27,6 +27,10 @@
  * are valid during the call. Only out, d_in and scratch are written. No two overlap, except that an
  * input given twice is the same memory, and so is its gradient.
  *
+ * GPUs. A function for "cuda" enqueues kernels on `stream`, a cudaStream_t, and waits for nothing.
+ * Its GPU is the thread's current one. Tensors and `scratch` are memory of the GPU. It checks its
+ * launches itself (cudaGetLastError). In bf16 and f16 libworker enqueues the conversions around it.
+ *
  * Threads. Passes call one function at a time, on the thread that calls wk_forward, wk_backward or
  * wk_evaluate. Models on other threads may call the same function at that time. A function may use
  * threads that are done before it returns. It calls nothing of libworker but wk_op_fail.
@@ -75,8 +79,8 @@ struct wk_op_call {
     char text[WK_OP_TEXT_MAX]; /* of wk_op_fail */
 };
 
-/* The functions for one kind of device: "cpu". `backward` may be NULL where no gradient is needed.
- */
+/* The functions for one kind of device: "cpu", "cuda". `backward` may be NULL where no gradient
+ * is needed. */
 struct wk_op_functions {
     const char *device;
     int (*forward)(struct wk_op_call *call);

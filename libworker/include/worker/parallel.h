@@ -66,8 +66,8 @@ WK_API int wk_custom_new(const struct wk_buffer *buffers, int n_buffers,
  * wk_gather_parameters, wk_next or wk_join. A gang of another size may cut the model again and move
  * it, so ask in each pass. wk_gather_parameters explains what is readable when. NULL before
  * wk_prepare, out of range, outside of the block that passes are in (wk_enter_block) and for NULL,
- * so an object that could not be made needs no check. Also NULL where the program cannot read the
- * memory of the model's device. */
+ * so an object that could not be made needs no check. On a GPU the addresses of a custom model are
+ * memory of the GPU (worker/device.h), and those of other models NULL. */
 WK_API float *wk_parameter_data(struct wk_model *model, int index);
 WK_API float *wk_parameter_grad(struct wk_model *model, int index);
 

@@ -40,6 +40,7 @@
 #include <worker/config.h>
 #include <worker/custom_op.h>
 #include <worker/data.h>
+#include <worker/device.h>
 #include <worker/error.h>
 #include <worker/export.h>
 #include <worker/graph.h>

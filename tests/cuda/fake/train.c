@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "tests/cuda/fake/gpu.h"
+#include "tests/cuda/fake/own_prelu.h"
+#include "tests/docs/prelu.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
 
@@ -117,6 +119,53 @@ static void every_optimizer_updates(void)
     }
 }
 
+/* In bf16 and fp16 the module converts what the functions read and write. */
+static struct wk_tensor *prelu_for_both(struct wk_tensor *x, struct wk_tensor *slope)
+{
+    struct wk_custom_op op = {.name = "prelu for both",
+                              .functions = {{"cpu", prelu_forward, prelu_backward},
+                                            {"cuda", own_prelu_forward, own_prelu_backward}},
+                              .result = {.like = x},
+                              .keeps = WK_OP_IN(0) | WK_OP_IN(1)};
+    return wk_op_custom((struct wk_tensor *[]){x, slope}, 2, &op);
+}
+
+static void operations_of_the_program_run(void)
+{
+    static const char *const precisions[] = {"no", "bf16", "fp16"};
+    for (int i = 0; i < 3; i++) {
+        struct rehearsed rehearsed = with(REHEARSED_OWN, "mixed_precision", precisions[i]);
+        rehearsed.own = prelu_for_both;
+        train(rehearsed, i ? LOW : F32);
+        rehearsed.settings[rehearsed.n_settings++] = (struct wk_setting){"recompute", "blocks"};
+        rehearsed.settings[rehearsed.n_settings++] = (struct wk_setting){"strategy", "fsdp"};
+        train(rehearsed, i ? LOW : F32);
+    }
+}
+
+static int refuse(struct wk_op_call *call)
+{
+    return wk_op_fail(call, "not today");
+}
+
+static struct wk_tensor *prelu_that_fails(struct wk_tensor *x, struct wk_tensor *slope)
+{
+    struct wk_custom_op op = {.name = "refusing",
+                              .functions = {{"cuda", refuse, own_prelu_backward}},
+                              .result = {.like = x}};
+    return wk_op_custom((struct wk_tensor *[]){x, slope}, 2, &op);
+}
+
+static void a_function_that_fails_ends_the_training(void)
+{
+    struct rehearsed rehearsed = with(REHEARSED_OWN, "strategy", "ddp");
+    const struct fake_options options = gpu_options(1);
+    rehearsed.own = prelu_that_fails;
+    rehearsed.device = gpu_new(&options);
+    CHECK(rehearsed_refusal(&rehearsed, "forward failed: not today") == WK_EINVAL);
+    device_free(rehearsed.device);
+}
+
 /* Those are refused before anything runs, and all memory is freed. */
 static void what_the_module_lacks_is_refused(void)
 {
@@ -128,9 +177,11 @@ static void what_the_module_lacks_is_refused(void)
           WK_EUNSUPPORTED);
     device_free(rehearsed.device);
     rehearsed.model = REHEARSED_OWN;
+    rehearsed.own = prelu;
     rehearsed.optimizer = REHEARSED_ADAMW;
     rehearsed.device = gpu_new(&options);
-    CHECK(rehearsed_refusal(&rehearsed, "operation of the program") == WK_EUNSUPPORTED);
+    CHECK(rehearsed_refusal(&rehearsed, "prelu has no functions for the device cuda") ==
+          WK_EUNSUPPORTED);
     device_free(rehearsed.device);
 }
 
@@ -168,6 +219,8 @@ int main(int argc, char **argv)
         CHECK_CASE(every_model_trains_in_f32),
         CHECK_CASE(every_model_trains_in_bf16_and_fp16),
         CHECK_CASE(every_optimizer_updates),
+        CHECK_CASE(operations_of_the_program_run),
+        CHECK_CASE(a_function_that_fails_ends_the_training),
         CHECK_CASE(what_the_module_lacks_is_refused),
         CHECK_CASE(a_model_may_be_cut),
         CHECK_CASE(windows_are_accumulated),

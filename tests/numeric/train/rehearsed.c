@@ -20,7 +20,7 @@ static const char *nothing(void *arg, const char *name)
 
 static const struct environment empty = {.get = nothing};
 
-static struct wk_graph *own_operation(void)
+static struct wk_graph *own_operation(const struct rehearsed *rehearsed)
 {
     struct wk_graph *g = wk_graph_new("own");
     struct wk_shape shape = WK_SHAPE(WK_SAMPLES, WK_LENGTH);
@@ -30,15 +30,17 @@ static struct wk_graph *own_operation(void)
     wk_graph_block(g, "first");
     x = wk_layer_linear(wk_layer_embedding(x, "embed", VOCAB, 16), "up", 24);
     wk_graph_block(g, "second");
-    x = prelu(x, wk_graph_param(g, "slope", WK_SHAPE(24), NULL));
+    struct wk_tensor *slope = wk_graph_param(g, "slope", WK_SHAPE(24), NULL);
+    x = rehearsed->own ? rehearsed->own(x, slope) : prelu(x, slope);
     x = wk_layer_linear(x, "head", VOCAB);
     wk_graph_output(g, "logits", x);
     wk_graph_loss(g, "loss", wk_op_cross_entropy(x, targets, NULL), NULL);
     return g;
 }
 
-static struct wk_model *model_new(enum rehearsed_model kind)
+static struct wk_model *model_new(const struct rehearsed *rehearsed)
 {
+    enum rehearsed_model kind = rehearsed->model;
     struct wk_gpt_config gpt = {
         .layers = 1, .heads = 2, .width = 16, .context = LENGTH, .vocab = VOCAB};
     struct wk_llama_config llama = {1, 4, 2, 16, 24, LENGTH, VOCAB, 10000, 1e-5, false};
@@ -47,7 +49,7 @@ static struct wk_model *model_new(enum rehearsed_model kind)
     CHECK((kind == REHEARSED_GPT     ? wk_gpt_new(&gpt, &model)
            : kind == REHEARSED_LLAMA ? wk_llama_new(&llama, &model)
            : kind == REHEARSED_MLP   ? wk_mlp_new(&mlp, &model)
-                                     : wk_graph_model(own_operation(), &model)) == 0);
+                                     : wk_graph_model(own_operation(rehearsed), &model)) == 0);
     return model;
 }
 
@@ -111,7 +113,7 @@ static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struc
     if (rehearsed->custom)
         CHECK(wk_custom_new(&buffer, 1, &o->model) == 0);
     else
-        o->model = model_new(rehearsed->model);
+        o->model = model_new(rehearsed);
     o->optimizer = optimizer_of(rehearsed->optimizer);
     CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
     return wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
@@ -174,7 +176,10 @@ int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part)
 {
     struct objects objects = {0};
     struct wk_context *ctx = context_of(rehearsed);
+    struct wk_batch batch;
     int rc = make(rehearsed, ctx, &objects);
+    if (!rc && wk_next(objects.loader, &batch))
+        rc = wk_forward(objects.model, &batch, NULL);
     if (!strstr(wk_last_error(ctx), part))
         fprintf(stderr, "%d: %s\n", rc, wk_last_error(ctx));
     CHECK(strstr(wk_last_error(ctx), part));

@@ -30,6 +30,8 @@ struct rehearsed {
     enum rehearsed_optimizer optimizer;
     struct wk_setting settings[REHEARSED_SETTINGS_MAX];
     int n_settings;
+    /* OWN's operation of x and a slope for each column; NULL: that of the documents. */
+    struct wk_tensor *(*own)(struct wk_tensor *x, struct wk_tensor *slope);
     const char *loads;     /* a folder of weights to begin with; NULL: the seed's */
     const char *saves;     /* where to leave them at the end; NULL: nowhere */
     bool custom;           /* a model with passes of the program's own instead */
@@ -54,7 +56,7 @@ struct rehearsed_result {
 /* Train to the end, which must be a good one. */
 void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret);
 
-/* Only prepare it, which must fail: the error's code. Its sentence has `part`. */
+/* Prepare it and pass forward once, which must fail: the error's code. Its sentence has `part`. */
 int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part);
 
 #endif

@@ -3,12 +3,15 @@
  * anything runs. The device is the CPU with another table. */
 #include <string.h>
 
+#include <worker/custom_op.h>
+
 #include "libworker/device/cpu.h"
 #include "libworker/device/device_ops.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/optim/launches.h"
 #include "libworker/parallel/launches.h"
+#include "tests/docs/prelu.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
 
@@ -213,6 +216,15 @@ static struct rehearsed with(const char *name, const char *value)
                               .n_settings = name ? 1 : 0};
 }
 
+static struct wk_tensor *own_operation(struct wk_tensor *x, struct wk_tensor *slope)
+{
+    struct wk_custom_op op = {.name = "prelu of own",
+                              .functions = {{"own", prelu_forward, prelu_backward}},
+                              .result = {.like = x}};
+    (void)prelu;
+    return wk_op_custom((struct wk_tensor *[]){x, slope}, 2, &op);
+}
+
 static void what_is_missing_is_refused_before_anything_runs(void)
 {
     static const char *const optim[] = OPTIM_LAUNCHES;
@@ -220,7 +232,9 @@ static void what_is_missing_is_refused_before_anything_runs(void)
     own.model = REHEARSED_OWN;
     refused(plain, "operation", "swiglu");
     refused(plain, "operation", "rms_norm");
-    refused(own, "operation", GRAPH_CUSTOM);
+    own.own = own_operation;
+    refused(own, "launch", GRAPH_WIDEN);
+    refused(own, "launch", GRAPH_NARROW);
     refused(plain, "launch", GRAPH_SUM_LOSS);
     refused(plain, "launch", GRAPH_SEED);
     refused(plain, "launch", GRAPH_TOTAL);
@@ -238,8 +252,8 @@ static void what_is_missing_is_refused_before_anything_runs(void)
 /* A name that meant two things would run the wrong kernel. */
 static void names_are_unique(void)
 {
-    static const char *const graph[] = {GRAPH_CUSTOM,   GRAPH_SUM_LOSS, GRAPH_SEED,
-                                        GRAPH_ADD_SEED, GRAPH_ADD,      GRAPH_TOTAL};
+    static const char *const graph[] = {GRAPH_CUSTOM, GRAPH_SUM_LOSS, GRAPH_SEED,  GRAPH_ADD_SEED,
+                                        GRAPH_ADD,    GRAPH_TOTAL,    GRAPH_WIDEN, GRAPH_NARROW};
     static const char *const optim[] = OPTIM_LAUNCHES, *const parallel[] = PARALLEL_LAUNCHES;
     static const char *const optimizers[] = {"sgd", "adam", "adamw", "lion", "adafactor", "muon"};
     const char *names[NAMES_MAX];

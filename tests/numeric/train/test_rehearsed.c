@@ -186,8 +186,9 @@ static void what_needs_memory_of_the_host_is_refused(void)
                                         "rehearsal does not use") == WK_EUNSUPPORTED);
     own.custom = true;
     own.device = rehearsed.device;
-    CHECK(rehearsed_refusal(&own, "a model of kind custom computes in the host's memory, and not "
-                                  "on device rehearsal") == WK_EUNSUPPORTED);
+    CHECK(rehearsed_refusal(&own, "the program's own passes compute on cpu, and not on device "
+                                  "rehearsal: set `device`, or declare them by wk_passes_on") ==
+          WK_EUNSUPPORTED);
     device_free(rehearsed.device);
     tmpdir_remove(&dir);
 }

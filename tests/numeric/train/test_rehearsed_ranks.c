@@ -51,6 +51,10 @@ struct run {
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     bool on_cpu, muon;
+    bool own;        /* passes of the program's own (own_device.h), */
+    bool by_block;   /* which enter blocks, */
+    unsigned narrow; /* and take bits */
+    bool by_hand;    /* instead: the same on the host, without libworker's memory */
     enum mistake mistake;
     bool parts; /* the last rank leaves after LEAVE_AT, and a worker joins that was not there */
 };
@@ -160,6 +164,10 @@ static void set_if(struct toy *toy, const char *name, const char *value)
 static void configure(struct toy *toy, const struct run *run)
 {
     toy->muon = run->muon;
+    toy->custom = run->own || run->by_hand;
+    toy->on_device = run->own;
+    toy->by_block = run->by_block;
+    toy->narrow = run->narrow;
     toy_set(toy, "total_steps", run->steps ? run->steps : "6");
     toy_set(toy, "strategy", run->strategy);
     toy_set(toy, "bucket_mib", run->graph ? "0.001" : "0.02");
@@ -347,6 +355,41 @@ static void so_do_graphs_with_frozen_parameters_and_buffers(void)
         }
 }
 
+/* The losses are those of passes that were written for the host, but for the order of sums. */
+static void same_as_by_hand(void)
+{
+    static struct told own;
+    own = scene->told[0];
+    play_well(&(struct run){
+        .strategy = "ddp", .ranks = 1, .by_hand = true, .on_cpu = true, .accumulation = "2"});
+    for (int step = 1; step <= STEPS; step++)
+        CHECK(fabs(own.losses[step] - scene->told[0].losses[step]) < 1e-6);
+    CHECK(own.losses[STEPS] < 0.99 * own.losses[1]);
+}
+
+/* Those of the CPU are the same launches there. */
+static void so_do_passes_of_the_programs_own(void)
+{
+    static const char *const precisions[] = {"no", "bf16", "fp16"};
+    for (int s = 0; s < 4; s++)
+        for (int p = 0; p < 3; p++) {
+            struct run run = {.strategy = strategies[s],
+                              .ranks = 2,
+                              .own = true,
+                              .precision = precisions[p],
+                              .accumulation = "2"};
+            same_bits(&run);
+            run.by_block = true;
+            same_bits(&run);
+            if (!p)
+                same_as_by_hand();
+            run.narrow = WK_TAKES_BF16 | WK_TAKES_F16;
+            same_bits(&run);
+            run.ranks = 1;
+            same_bits(&run);
+        }
+}
+
 /* Half on one device, half on the other. */
 static void carry(const char *strategy, const struct graph_kind *graph, bool to_cpu)
 {
@@ -428,6 +471,14 @@ static bool applies(enum mistake mistake, const char *strategy)
     return mistake != SENDS_AT_ONCE || strcmp(strategy, "fsdp") == 0;
 }
 
+static void look_for(const struct run *run)
+{
+    bool has = play(run);
+    printf("%s%s: mistake %d %s\n", run->strategy, run->own ? ", own passes" : "",
+           (int)run->mistake, has ? "found" : "not found");
+    CHECK(has);
+}
+
 static void mistakes_are_found(void)
 {
     struct tmpdir dir = tmpdir_make();
@@ -440,9 +491,13 @@ static void mistakes_are_found(void)
                                     .mistake = mistake,
                                     .dir = dir.path,
                                     .every = "2 steps"};
-            bool has = play(&run);
-            printf("%s: mistake %d %s\n", strategies[s], (int)mistake, has ? "found" : "not found");
-            CHECK(has);
+            look_for(&run);
+            tmpdir_remove(&dir);
+            struct run own = run;
+            own.own = own.by_block = true;
+            own.precision = "bf16";
+            if (mistake != SENDS_AT_ONCE) /* its two blocks are gathered once in a step */
+                look_for(&own);
             tmpdir_remove(&dir);
         }
 }
@@ -454,6 +509,7 @@ int main(int argc, char **argv)
         CHECK_CASE(so_they_do_in_narrow_types),
         CHECK_CASE(so_do_hooks_and_optimizers_of_whole_tensors),
         CHECK_CASE(so_do_graphs_with_frozen_parameters_and_buffers),
+        CHECK_CASE(so_do_passes_of_the_programs_own),
         CHECK_CASE(a_checkpoint_of_one_device_is_loaded_on_the_other),
         CHECK_CASE(members_leave_and_join),
         CHECK_CASE(mistakes_are_found),

@@ -8,6 +8,7 @@
 #include "libworker/device/reach.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
+#include "tests/numeric/train/own_device.h"
 #include "tests/numeric/train/toy.h"
 
 enum { WIDE = 128 }; /* the linear model's */
@@ -73,6 +74,7 @@ struct objects {
     struct wk_optimizer *optimizer;
     struct wk_scheduler *scheduler;
     struct borrowed borrowed;
+    struct own_device own;
 };
 
 static void make_source(const struct toy *toy, struct wk_context *ctx, struct objects *o)
@@ -115,7 +117,7 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
     };
     struct wk_buffer buffers[] = {
         {"weight", 2, {WIDE, WIDE}, .decay = true, .narrow = toy->narrow},
-        {"bias", 1, {WIDE}, .narrow = toy->narrow},
+        {"bias", 1, {WIDE}, .narrow = toy->narrow, .block = toy->by_block},
     };
     uint64_t seed = (uint64_t)settings_integer(&ctx->settings, SETTING_SEED);
     if (toy->borrowed)
@@ -130,6 +132,9 @@ static void make(const struct toy *toy, struct wk_context *ctx, struct objects *
         wk_llama_new(&llama, &o->model);
     else if (!toy->borrowed)
         wk_gpt_new(&gpt, &o->model);
+    o->own.by_block = toy->by_block;
+    if (toy->on_device)
+        own_device_declare(o->model);
     if (toy->dropout > 0)
         wk_model_dropout(o->model, toy->dropout, 1);
     if (toy->within_bytes)
@@ -217,7 +222,9 @@ static void loop(struct toy *toy, struct wk_context *ctx, struct objects *o)
         int64_t before = wk_steps(ctx);
         if (leave && !toy->leave_reducing)
             return;
-        if (toy->custom)
+        if (toy->on_device)
+            own_device_passes(&o->own, o->model, &batch);
+        else if (toy->custom)
             custom_passes(o->model, &batch);
         else if (toy->borrowed)
             borrowed_passes(&o->borrowed, &batch);
@@ -280,6 +287,7 @@ void toy_run(struct toy *toy)
     toy->scale = wk_loss_scale(ctx);
     toy->status = wk_status(ctx);
     snprintf(toy->error, sizeof(toy->error), "%s", wk_last_error(ctx));
+    own_device_fini(&objects.own);
     toy->exit_code = wk_close(ctx);
     drop(&objects);
 }

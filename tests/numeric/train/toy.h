@@ -19,6 +19,7 @@ struct toy {
     bool muon;          /* instead of AdamW: states with shapes of their own */
     bool adafactor;     /* likewise */
     bool custom;        /* a linear model with the program's own passes instead of the GPT */
+    bool on_device;     /* its passes are launches on the model's device (own_device.h) */
     bool llama;         /* grouped queries with norms and biases, instead of the GPT */
     bool borrowed;      /* the GPT as a custom model; how its passes go about it: */
     enum borrowed_how how;

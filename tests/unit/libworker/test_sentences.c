@@ -111,6 +111,10 @@ MISUSE(wk_enter_block, prepared(s) ? 0 : wk_enter_block(s->small.model, WK_FORWA
 MISUSE(wk_no_sync, wk_no_sync(s->small.model, true))
 MISUSE(wk_bind_parameters, wk_bind_parameters(NULL, NULL, NULL))
 MISUSE(wk_mean_of_share, wk_mean_of_share(s->small.model, true))
+static struct wk_batch there;
+MISUSE(wk_passes_on, wk_passes_on(s->small.model, "cuda"))
+MISUSE(wk_send_batch, prepared(s) ? 0 : wk_send_batch(s->small.model, &batch, &there))
+MISUSE(wk_set_loss_at, prepared(s) ? 0 : wk_set_loss_at(s->small.model, NULL))
 MISUSE(wk_update, wk_update(s->small.optimizer, 1))
 MISUSE(wk_own, wk_own(NULL, WK_OBJECT(s->small.model)))
 MISUSE(wk_gather_parameters, wk_gather_parameters(NULL))
@@ -284,6 +288,9 @@ static const struct row rows[] = {
     ROW(wk_no_sync),
     ROW(wk_bind_parameters),
     ROW(wk_mean_of_share),
+    ROW(wk_passes_on),
+    ROW(wk_send_batch),
+    ROW(wk_set_loss_at),
     ROW(wk_update),
     ROW(wk_own),
     ROW(wk_set_gradient_hook),
