@@ -55,7 +55,8 @@ __attribute__((visibility("default"))) void fake_nccl_begin(const struct fake_nc
                                                             const char *where)
 {
     streams = *given;
-    (void)snprintf(folder, sizeof(folder), "%s", where);
+    if (snprintf(folder, sizeof(folder), "%s", where) >= (int)sizeof(folder))
+        broken("the folder's name is too long for an id");
 }
 
 __attribute__((visibility("default"))) void fake_nccl_graphs(int change)

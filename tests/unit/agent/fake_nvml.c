@@ -2,7 +2,8 @@
  * FAKE_NVML_GPUS; the one with the index FAKE_NVML_LOST has fallen off the bus. Minor numbers go
  * the other way round than indexes, as on some boards; with FAKE_NVML_NO_MINOR they cannot be had.
  * Programs are prohibited on the one with the index FAKE_NVML_PROHIBITED. The one with the index
- * FAKE_NVML_DIVIDED has two instances, the second and the fourth that it can have.
+ * FAKE_NVML_DIVIDED has two instances, the second and the fourth that it can have. FAKE_NVML_BOARD
+ * is a part of every UUID, so that two agents have different GPUs.
  *
  * FAKE_NVML_READINGS names a file of what changes: lines "INDEX NAME NUMBER", of which the last one
  * counts, with the names used, memory (MiB), celsius, watts, ecc, slow (NVML's bits), lost and xid.
@@ -137,10 +138,12 @@ int nvmlDeviceGetName(void *device, char *name, unsigned int size)
 
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int size)
 {
+    const char *board = getenv("FAKE_NVML_BOARD");
+    board = board ? board : "";
     if (instance_of(device))
-        snprintf(uuid, size, "MIG-%u-%u", index_of(device), instance_of(device) - 1);
+        snprintf(uuid, size, "MIG-%s%u-%u", board, index_of(device), instance_of(device) - 1);
     else
-        snprintf(uuid, size, "GPU-%u", index_of(device));
+        snprintf(uuid, size, "GPU-%s%u", board, index_of(device));
     return 0;
 }
 
