@@ -22,4 +22,8 @@ struct formation {                   /* the next group */
 
 void group_form(struct step *step, struct job *job, const struct formation *formation);
 
+/* Leave only these members in the forming group. It is the same generation: no worker has its
+ * membership yet. The others are in no group until the caller forms the next one. */
+void group_narrow(struct step *step, struct job *job, const struct rank_request *kept, int count);
+
 #endif

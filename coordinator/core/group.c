@@ -8,6 +8,7 @@
 #include "coordinator/core/job_size.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/newcomers.h"
 #include "coordinator/core/restart.h"
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/stop.h"
@@ -137,6 +138,14 @@ static void open_forming(struct step *step, struct job *job)
     job_set_state(step, job, JOB_REFORMING, &reason);
 }
 
+static void publish_without_late(struct step *step, struct job *job)
+{
+    struct late late;
+    newcomers_set_aside(step, job, &late);
+    publish_group(step, job, true);
+    newcomers_form(step, job, &late);
+}
+
 static void settle_forming(struct step *step, struct job *job)
 {
     struct group *group = &job->forming;
@@ -147,6 +156,8 @@ static void settle_forming(struct step *step, struct job *job)
     }
     if (all_asked(job, group, NULL))
         publish_group(step, job, true);
+    else if (newcomers_are_late(job, step->now_ms))
+        publish_without_late(step, job);
     else if (step->now_ms >= unaware_at(job, group))
         publish_group(step, job, false);
 }
@@ -224,6 +235,7 @@ int64_t group_wake_at(const struct job *job)
     if (job->forming.generation) {
         take_earlier(&at_ms, group_join_deadline(job, &job->forming));
         take_earlier(&at_ms, unaware_at(job, &job->forming));
+        take_earlier(&at_ms, newcomers_wake_at(job));
     } else if (job->current.generation) {
         take_earlier(&at_ms, group_join_deadline(job, &job->current));
         take_earlier(&at_ms, group_progress_deadline(job));

@@ -2,6 +2,8 @@
  *
  *    fresh gang, or a failure:            form (open) ─► all asked to join ─► published: forming
  *                                                        becomes current, membership is published
+ *    survivors that are enough, and new workers that are not ready: published without those, which
+ *                                         form the next one (newcomers.h) as growth
  *    growth: form (closed: only new workers know) ─► new ones asked to join ─► open ─► as above
  *    programs that never say Hello:       form (open) ─► all processes run ─► published, not joined
  *

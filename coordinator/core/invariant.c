@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "common/base/map.h"
 #include "common/base/str.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/model/cluster_nodes.h"
 #include "coordinator/model/cluster_walk.h"
 #include "coordinator/model/query.h"
@@ -151,6 +152,60 @@ static int check_state(const struct job *job, int living, struct error *err)
                        (unsigned long long)job->forming.generation, living);
 }
 
+/* Counts the members of the forming group that have not asked to join it, by node.
+ * *ret_new_only becomes false if one of them is a survivor. */
+static void count_missing(const struct job *job, int *ret_missing, bool *ret_new_only)
+{
+    const struct group *group = &job->forming;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (group_has_asked(worker, group->generation))
+            continue;
+        ret_missing[group->places[rank].node_rank]++;
+        if (group_rank_of(&job->current, worker->uid) >= 0)
+            *ret_new_only = false;
+    }
+}
+
+static bool any_survivor_on_ready_node(const struct job *job, const int *missing)
+{
+    const struct group *group = &job->forming;
+    for (int rank = 0; rank < group->world; rank++)
+        if (missing[group->places[rank].node_rank] == 0 &&
+            group_rank_of(&job->current, group->members[rank]) >= 0)
+            return true;
+    return false;
+}
+
+/* Survivors that fill enough nodes do not wait for the start of other workers. */
+static int check_newcomers(const struct cluster *cluster, const struct job *job, struct error *err)
+{
+    const struct group *group = &job->forming;
+    bool patient = cluster_now(cluster) < group->since_ms + NEWCOMER_PATIENCE_MS;
+    bool new_only = true;
+    int ready = 0;
+    if (job->state != JOB_REFORMING)
+        return 0;
+    for (int rank = 0; rank < group->world && !job->current.broken; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (group_rank_of(&job->current, worker->uid) < 0 && worker_living(worker) &&
+            !group_has_asked(worker, group->generation))
+            return BROKEN(err, "job %s is asked to grow before rank %d is ready", job->id, rank);
+    }
+    int *missing = calloc((size_t)group->nodes, sizeof(*missing));
+    insist(missing);
+    count_missing(job, missing, &new_only);
+    for (int node = 0; node < group->nodes; node++)
+        if (missing[node] == 0)
+            ready++;
+    bool trains = any_survivor_on_ready_node(job, missing);
+    free(missing);
+    if (new_only && trains && !patient && ready >= job->spec->nodes_min && ready < group->nodes)
+        return BROKEN(err, "job %s: the survivors on %d nodes wait for new workers", job->id,
+                      ready);
+    return 0;
+}
+
 static int check_stray(const struct job *job, const struct worker *worker, struct error *err)
 {
     if (!worker_living(worker) || worker->should_stop)
@@ -220,9 +275,8 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
     if (job->stalled_wall_ms && job->state != JOB_RUNNING)
         return BROKEN(err, "job %s is %s and reported as stalled", job->id,
                       job_state_name(job->state));
-    int rc = check_state(job, living, err);
-    if (rc)
-        return rc;
+    if (check_state(job, living, err) || check_newcomers(cluster, job, err))
+        return err->code;
     return check_ledger(job, err);
 }
 

@@ -13,6 +13,8 @@
  *   lost nodes   no forming group has a member there, nor has a published, unbroken one
  *   generations  only rise: current < forming < next
  *   states       a job's state and its groups agree; ended jobs run nothing
+ *   newcomers    survivors that are enough wait for a worker that has not asked to join for
+ *                NEWCOMER_PATIENCE_MS at most; a gang is asked to grow once new workers have asked
  *   ports        no two active jobs have the same port of one address
  *   begun        the begun jobs are those that are neither queued nor ended
  *   forgotten    no begun job has a worker on a node that is not known

@@ -156,6 +156,12 @@ static bool apply_state(struct step *step, struct job *job, struct worker *worke
     return true;
 }
 
+static void note_start(const struct step *step, struct job *job, const struct worker *worker)
+{
+    if (!worker->joining && !worker->joined && worker->started_ms)
+        job->start_took_ms = step->now_ms - worker->started_ms;
+}
+
 static bool apply_join(struct step *step, struct job *job, struct worker *worker,
                        const struct worker_report *report)
 {
@@ -176,6 +182,7 @@ static bool apply_join(struct step *step, struct job *job, struct worker *worker
     if (report->joining > worker->joining ||
         (report->joining && report->joining == worker->joining && endpoint[0] &&
          strcmp(worker->endpoint, endpoint) != 0)) {
+        note_start(step, job, worker);
         worker->joining = report->joining;
         if (str_copy(worker->endpoint, sizeof(worker->endpoint), endpoint))
             worker->endpoint[0] = 0; /* a cut address is useless */

@@ -14,7 +14,8 @@
  *     node, node_forget, scale, tenant,        other events, and a question
  *       checkpoint, why
  *     evict, resize, report, group             what follows from evictions, reports, groups
- *     restart, reform, lease, runtime          a failure, a lost node, a limit
+ *     restart, reform, lease, runtime,         a failure, a lost node, a limit; new workers that
+ *       newcomers                              survivors do not wait for
  *     stop, spare                              how workers and jobs end
  *     budget, job_state, node_state            the cost of a failure; changes of state
  *     failure, formation, stall_watch          what failed; the next group; stalls

@@ -61,6 +61,35 @@ static bool explain_preemption(const struct cluster *cluster, const struct job *
     return true;
 }
 
+/* Workers that start beside a gang that trains. */
+static bool explain_newcomers(const struct job *job, struct reason *ret)
+{
+    const struct group *group = &job->forming;
+    const char *node = "";
+    int count = 0, nodes = 0;
+    if (job->state != JOB_RUNNING || !group->generation)
+        return false;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (group_rank_of(&job->current, worker->uid) >= 0)
+            continue;
+        count++;
+        if (strcmp(node, worker->node) != 0)
+            nodes++;
+        node = worker->node;
+    }
+    char where[NAME_LENGTH_MAX + 1];
+    if (nodes == 1)
+        (void)str_copy(where, sizeof(where), node);
+    else
+        (void)str_printf(where, sizeof(where), "%d nodes", nodes);
+    reason_set(ret, REASON_GROWING,
+               "has %d of up to %d nodes: %d worker%s on %s start%s, and join%s when %s ready",
+               job->current.nodes, job->spec->nodes_max, count, str_plural(count), where,
+               count == 1 ? "s" : "", count == 1 ? "s" : "", count == 1 ? "it is" : "all are");
+    return true;
+}
+
 /* Explains why a running gang has less than its maximum, although growth is tried each time slots
  * become free. */
 static bool explain_growth(const struct cluster *cluster, const struct job *job, struct reason *ret)
@@ -164,7 +193,8 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
     if (count < max &&
-        (explain_growth(cluster, job, &ret[count]) || explain_resize(cluster, job, &ret[count])))
+        (explain_newcomers(job, &ret[count]) || explain_growth(cluster, job, &ret[count]) ||
+         explain_resize(cluster, job, &ret[count])))
         count++;
     if (count < max)
         count += explain_spares(job, &ret[count]);

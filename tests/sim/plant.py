@@ -38,9 +38,13 @@ PLANTS = [
     ("idempotency-key-ignored", "coordinator/core/job.c",
      "if (keyed && answer_repeated(step, key))", "if (keyed && !key[0] && answer_repeated(step, key))"),
     ("two-ranks-swap-on-reform", "coordinator/core/formation.c",
-     "    ranks_assign(requests, world, group.members);",
-     "    ranks_assign(requests, world, group.members);\n"
-     "    if (world > 1 && formation->kept_count > 1)\n        group.members[1] = group.members[0];"),
+     "    ranks_assign(requests, group->world, group->members);",
+     "    ranks_assign(requests, group->world, group->members);\n"
+     "    if (group->world > 1 && job->current.world > 1)\n        group->members[1] = group->members[0];"),
+    ("survivors-wait-for-new-workers", "coordinator/core/newcomers.c",
+     "return nodes.count[NODE_IS_LATE] > 0 &&", "return nodes.count[NODE_IS_LATE] < 0 &&"),
+    ("asked-to-grow-before-new-workers-are-ready", "coordinator/core/group.c",
+     "if (all_asked(job, group, &job->current))", "if (all_asked(job, group, group))"),
     ("lost-node-keeps-its-workers", "coordinator/core/lease.c",
      "        lose_workers(step, node, job);\n"
      "        insist(map_get(&node->jobs, job->sequence) == NULL);",

@@ -175,7 +175,7 @@ static void check_members(struct process *process, const Muster__Membership *mem
     }
 }
 
-/* Where a gang goes on: from what its survivors have, else from the checkpoint it was told. */
+/* Where a gang goes on: from its furthest survivor, else from the checkpoint it was told. */
 static void find_base(struct process *process, const Muster__WorkerJoinAnswer *answer,
                       struct membership_seen *seen)
 {
@@ -186,7 +186,7 @@ static void find_base(struct process *process, const Muster__WorkerJoinAnswer *a
             find_member(process, answer->membership->members[i]->endpoint);
         if (!member || !member->trained)
             continue;
-        if (!survivor || member->step < base)
+        if (!survivor || member->step > base)
             base = member->step;
         survivor = true;
     }

@@ -198,13 +198,20 @@ static void tenants_init(struct stage *stage, struct rng *rng)
         world_at(stage->world, stage->world->now_ms, tenant_due, &stage->tenants[i]);
 }
 
+/* Most are ready soon; some import a lot, and survivors must not wait for them. */
+static int draw_start_ms(struct rng *rng)
+{
+    int ms = (int)rng_between(rng, 10, 1500);
+    return ms < 1100 ? ms : ms * 5;
+}
+
 static void draw_script(struct rng *rng, struct script *script)
 {
     *script = (struct script){.aware = rng_chance(rng, 0.8),
                               .steps = (int)rng_between(rng, 5, 60),
                               .step_ms = (int)rng_between(rng, 100, 400),
                               .every = (int)rng_between(rng, 0, 10),
-                              .start_ms = (int)rng_between(rng, 10, 1500),
+                              .start_ms = draw_start_ms(rng),
                               .ignores_term = rng_chance(rng, 0.1),
                               .deaf_once = rng_chance(rng, 0.05)};
     if (rng_chance(rng, 0.2))

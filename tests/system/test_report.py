@@ -1,6 +1,7 @@
 """Programs without libworker that report (docs/report.md): a plain socket and lines of JSON."""
 import json
 import os
+import signal
 import subprocess
 import textwrap
 import time
@@ -415,6 +416,96 @@ def test_an_elastic_program_keeps_its_process_while_its_world_changes(make_clust
     assert all(a["step"] <= b["step"] for a, b in zip(mine, mine[1:])) and mine[-1]["step"] > 0  # a world may end before its first step
     ports = [line["master_port"] for line in mine if line["ready"]]
     assert all(a != b for a, b in zip(ports, ports[1:]))
+
+
+SLOW = '''
+time.sleep(START)                       # as imports take
+place = report.ask("hello", elastic=True)
+step, joined = 0, report.ask("join", generation=place["generation"], step=0)
+while not joined["stop"]:
+    if not joined["ready"]:
+        joined = report.ask("join", generation=joined["generation"], step=step)
+        continue
+    report.events.clear()
+    while not report.events:
+        time.sleep(0.05)
+        step += 1
+        report.ask("step", step=step, generation=joined["generation"])
+        print(json.dumps({"at": time.time(), "step": step, **{k: joined[k] for k in ("generation", "rank", "world", "local_world")}, "pid": os.getpid()}), flush=True)
+    if report.events[0]["event"] == "stop":
+        break
+    joined = report.ask("join", generation=report.events[0]["generation"], step=step)
+'''
+
+
+def grown_after_a_kill(cluster, job, world):
+    """Kills the last rank's process; the lines of all processes until the whole world made steps again, and when it was killed."""
+    def trains(generation):
+        def look():
+            job_now = cluster.job(job)
+            whole = job_now["state"] == "running" and int(job_now["world"]) == world and int(job_now["generation"]) >= generation
+            return job_now if whole and all(int(worker["step"] or 0) > 0 for worker in job_now["workers"]) else None
+        return look
+    first = wait_for("all", 30, trains(1))
+    time.sleep(1)
+    os.kill(next(int(worker["pid"]) for worker in first["workers"] if worker["rank"] == world - 1), signal.SIGKILL)
+    killed = time.time()
+    wait_for("all again", 60, trains(int(first["generation"]) + 1))
+    time.sleep(0.5)
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", seconds=20)
+    return first, lines(cluster, job), killed
+
+
+def longest_gap(told, pid):
+    times = [line["at"] for line in told if line["pid"] == pid]
+    return max(b - a for a, b in zip(times, times[1:]))
+
+
+def test_survivors_do_not_wait_for_the_start_of_a_new_worker(make_cluster, program):
+    cluster = make_cluster(nodes=2)
+    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "4")))
+    first, told, killed = grown_after_a_kill(cluster, job, 2)
+    stays = int(first["workers"][0]["pid"])
+    mine = [(line["generation"], line["world"]) for line in told if line["pid"] == stays]
+    assert sorted(set(mine)) == [(1, 2), (2, 1), (3, 2)]
+    alone = [line["at"] for line in told if line["pid"] == stays and line["generation"] == 2]
+    assert alone[0] - killed < 1.5 and alone[-1] - killed > 3.5 and longest_gap(told, stays) < 1.5
+    assert int(cluster.job(job)["restarts"]) == 1
+    events = cluster.muster("events", job, check=True).stdout
+    assert "1 of 2 workers is not ready yet; training continues until it is" in events
+    assert events.index("its rank has joined generation 2") < events.index("all 2 ranks have joined generation 3")
+
+
+def test_a_new_worker_that_is_ready_at_once_costs_one_generation(make_cluster, program):
+    cluster = make_cluster(nodes=2)
+    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "0")))
+    first, told, killed = grown_after_a_kill(cluster, job, 2)
+    stays = int(first["workers"][0]["pid"])
+    assert {(line["generation"], line["world"]) for line in told if line["pid"] == stays} == {(1, 2), (2, 2)}
+    assert longest_gap(told, stays) < 1.5
+
+
+def test_a_gang_of_a_fixed_size_waits_for_its_new_worker(make_cluster, program):
+    cluster = make_cluster(nodes=2)
+    job = cluster.submit("-N", "2", "--elastic", "in_place", "--", *program(SLOW.replace("START", "2")))
+    first, told, killed = grown_after_a_kill(cluster, job, 2)
+    assert {(line["generation"], line["world"]) for line in told} == {(1, 2), (2, 2)}
+
+
+def test_a_node_that_is_added_does_not_stop_the_others_while_its_workers_start(make_cluster, program):
+    cluster = make_cluster(nodes=1)
+    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "3")))
+    first = wait_for("steps", 30, lambda: (lambda j: j if int(j.get("step") or 0) > 5 else None)(cluster.job(job)))
+    stays = int(first["workers"][0]["pid"])
+    cluster.start_agent("node2")
+    wait_for("both", 60, lambda: int(cluster.job(job)["world"]) == 2)
+    time.sleep(1)
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", seconds=20)
+    told = lines(cluster, job)
+    assert {(line["generation"], line["world"]) for line in told if line["pid"] == stays} == {(1, 1), (2, 2)}
+    assert longest_gap(told, stays) < 1.5
 
 
 def test_a_hang_is_named_with_where_python_is(make_cluster, program):

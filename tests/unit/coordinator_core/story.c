@@ -296,7 +296,8 @@ static void follow_one(void *arg, const struct assignment *a)
         end(f->story, w, f->node->breaks, 0);
         f->changed = true;
     }
-    if (f->story->unaware || w->never_joins || w->exited)
+    bool starts = f->story->slow && !w->joined;
+    if (f->story->unaware || w->never_joins || w->exited || starts)
         return;
     if (a->published && w->joined < a->generation) {
         w->joined = a->generation;

@@ -60,6 +60,7 @@ struct story {
     int nodes_count;
     bool pass_later;             /* events say that others come at once */
     bool unaware;                /* programs never say Hello */
+    bool slow;                   /* programs that start do not ask to join yet */
     bool finish;                 /* workers exit 0 as soon as they run */
     char trace[STORY_TRACE_MAX]; /* job_state and node_state lines since it was last expected */
     struct error error;          /* of the last answer; code 0 = ok */
