@@ -7,6 +7,7 @@
 #include <linux/keyctl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -27,6 +28,7 @@ enum {
     X(STEP_PASS_FD, "pass a descriptor")                                                           \
     X(STEP_NULL_FD, "open /dev/null")                                                              \
     X(STEP_SESSION, "start a session")                                                             \
+    X(STEP_TERMINAL, "get its terminal")                                                           \
     X(STEP_USER, "change the user")                                                                \
     X(STEP_DIRECTORY, "enter the directory")                                                       \
     X(STEP_PRIVILEGES, "drop privileges")                                                          \
@@ -185,6 +187,8 @@ _Noreturn static void become(struct child *child)
     arrange_fds(child);
     if (how->new_session && setsid() < 0)
         give_up(child, STEP_SESSION);
+    if (how->terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
+        give_up(child, STEP_TERMINAL);
     change_user(child);
     if (how->cwd && chdir(how->cwd) < 0)
         give_up(child, STEP_DIRECTORY);

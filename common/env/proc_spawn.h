@@ -26,6 +26,7 @@ struct proc_spawn {
     const struct proc_fd *fds; /* 0, 1, 2 missing here become /dev/null; all others are closed */
     size_t fd_count;
     bool new_session; /* setsid: signals to our terminal do not reach it */
+    bool terminal;    /* with new_session: descriptor 0 becomes its controlling terminal */
     bool no_new_privileges;
     int parent_death_signal; /* 0 for none */
     bool change_user;        /* to uid, gid and these supplementary groups; needs root */
