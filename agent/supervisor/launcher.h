@@ -49,6 +49,10 @@ struct output_batch {
     bool complete;       /* the worker has ended and nothing follows this batch */
 };
 
+struct terminal;
+struct terminal_wish;
+struct terminal_events;
+
 struct launcher {
     void *self;
     /* Bind, then report (`found`) every worker that earlier agents started and did not forget. */
@@ -70,6 +74,18 @@ struct launcher {
     void (*forget)(void *self, const struct worker_key *key); /* exited ones only */
     /* The uid it runs as; -1 if unknown. May be NULL. */
     int64_t (*owner)(void *self, const struct worker_key *key);
+    /* Open a process beside a running worker (terminal.h), which the caller frees. May be NULL.
+     * E_NOT_FOUND: no such worker; E_FAILED_PRECONDITION: it has not started, or has ended;
+     * E_RESOURCE_EXHAUSTED: TERMINALS_*_MAX; E_INVALID_ARGUMENT, E_OUT_OF_RANGE: the wish. A
+     * program that cannot be executed has a terminal that ends: TERMINAL_NOT_STARTED. `close` frees
+     * the terminals that are left, without a callback. */
+    int (*open_terminal)(void *self, const struct worker_key *key, const struct terminal_wish *wish,
+                         const struct terminal_events *events, struct terminal **ret,
+                         struct error *err);
+    /* The same for a TCP connection to 127.0.0.1:port. */
+    int (*open_connection)(void *self, const struct worker_key *key, uint16_t port,
+                           const struct terminal_events *events, struct terminal **ret,
+                           struct error *err);
 };
 
 /* lines is one allocation, texts included. */

@@ -12,13 +12,14 @@
 #include "agent/core/environment.h"
 #include "agent/supervisor/run.h"
 #include "agent/supervisor/run_gpus.h"
+#include "agent/supervisor/run_spawn.h"
+#include "agent/supervisor/terminals.h"
 #include "agent/supervisor/workplace.h"
 #include "common/base/str.h"
 #include "common/env/proc_spawn.h"
 
 enum {
-    LOOK_MS = 100, /* without inotify */
-    SHIM_ARGS_MAX = 8,
+    LOOK_MS = 100,               /* without inotify */
     KILLS_BEFORE_FORCE = 4,      /* a shim that ignores requests is killed itself */
     ORPHANS_LOOK_MS = 10,        /* processes of a killed shim end within milliseconds, */
     ORPHANS_STUCK_MS = 3000,     /* or is stuck, and */
@@ -31,10 +32,11 @@ struct launcher_shim {
     struct loop *loop;
     char dir[RUNDIR_PATH_MAX];
     struct workplace place;
-    char *shim_argv[SHIM_ARGS_MAX];
-    int shim_argc;
+    char *shim_argv[RUN_SHIM_ARGS_MAX + 1]; /* NULL-terminated */
     struct cgroup_home home;
     struct namespaces namespaces;
+    struct run_ground ground; /* of these */
+    struct terminals terminals;
     struct launcher_events events;
     struct run *runs;
     int notify_fd; /* inotify, -1 = none */
@@ -94,6 +96,7 @@ static void end_run(struct run *run, const struct worker_exit *exit)
         return;
     run->ended = true;
     run_unwatch(run);
+    terminals_end(&run->owner->terminals, &run->key);
     run_gpus_keep(run->owner->runs, run->key.job, &run->owner->namespaces);
     if (run->worker.start_error[0])
         events->start_failed(events->arg, &run->key, run->worker.start_code,
@@ -332,6 +335,7 @@ static int shims_open(void *self, const struct launcher_events *events, struct e
 static void shims_close(void *self)
 {
     struct launcher_shim *shims = self;
+    terminals_fini(&shims->terminals);
     loop_timer_cancel(shims->loop, &shims->look_timer);
     loop_timer_cancel(shims->loop, &shims->orphans_timer);
     while (shims->runs) {
@@ -345,67 +349,6 @@ static void shims_close(void *self)
         close(shims->notify_fd);
     }
     shims->notify_fd = -1;
-}
-
-static int spawn_in_namespaces(struct run *run, const struct proc_spawn *how, struct error *err)
-{
-    struct proc_spawn confined = *how;
-    char tmp[RUNDIR_PATH_MAX];
-    const struct run *other = run_beside(run->owner->runs, run);
-    struct gpu_nodes closed;
-    struct namespace_entry entry = {.have = &run->owner->namespaces,
-                                    .tmp = tmp,
-                                    .closed = &closed,
-                                    .mounts_fd = -1,
-                                    .ipc_fd = -1};
-    gpu_access_nodes(&run->in_mounts, false, &closed);
-    int rc = entry.have->tmp ? workplace_tmp(&run->owner->place, run->key.job, tmp, err) : 0;
-    if (rc)
-        return rc;
-    if (other)
-        namespace_open(other->shim.pid, &entry);
-    confined.confine = namespace_enter;
-    confined.confine_arg = &entry;
-    rc = proc_spawn(&confined, &run->shim, err);
-    namespace_close(&entry);
-    return rc;
-}
-
-static int spawn_shim(struct run *run, struct error *err)
-{
-    struct launcher_shim *shims = run->owner;
-    char log[RUNDIR_PATH_MAX];
-    const char *argv[SHIM_ARGS_MAX + 3];
-    static const char *const envp[] = {"PATH=/usr/local/bin:/usr/bin:/bin", NULL};
-    int rc = rundir_file(&run->dir, "shim.log", log, err);
-    if (rc)
-        return rc;
-    int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_errno(err, errno, "%s", log);
-    int procs_fd = cgroup_home_shims_fd(&shims->home);
-    int argc = 0;
-    for (; argc < shims->shim_argc; argc++)
-        argv[argc] = shims->shim_argv[argc];
-    argv[argc++] = "--dir";
-    argv[argc++] = run->dir.path;
-    argv[argc] = NULL;
-    struct proc_fd log_fd = {.from = fd, .to = 2};
-    struct proc_spawn how = {.path = argv[0],
-                             .argv = argv,
-                             .envp = envp,
-                             .fds = &log_fd,
-                             .fd_count = 1,
-                             .new_session = true,
-                             .cgroup_fds = {procs_fd}};
-    bool other_user = run->user != (int64_t)geteuid();
-    rc = other_user ? spawn_in_namespaces(run, &how, err) : proc_spawn(&how, &run->shim, err);
-    if (rc)
-        run->shim.pidfd = -1;
-    if (procs_fd >= 0)
-        close(procs_fd);
-    close(fd);
-    return rc;
 }
 
 /* A run with its directory, or the error: then nothing was started. */
@@ -448,7 +391,7 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
         return rc;
     }
     if (!rc)
-        rc = spawn_shim(run, err);
+        rc = run_spawn_shim(run, &shims->ground, shims->runs, err);
     if (!rc)
         rc = run_watch(run, err);
     run->ended = rc != 0; /* kept, so that it can be forgotten */
@@ -542,6 +485,62 @@ static int64_t shims_owner(void *self, const struct worker_key *key)
     return run ? run->user : -1;
 }
 
+struct door { /* to a running worker */
+    const struct run *run;
+    const struct run_ground *ground;
+};
+
+static int spawn_keeper(void *arg, const struct proc_fd *fds, size_t count, struct proc *ret,
+                        struct error *err)
+{
+    const struct door *door = arg;
+    struct run_keeper keeper = {.fds = fds, .fd_count = count};
+    return run_spawn_keeper(door->run, door->ground, &keeper, ret, err);
+}
+
+/* The place beside a worker, if there is one. */
+static int open_door(struct launcher_shim *shims, const struct worker_key *key, struct door *door,
+                     struct terminal_place *ret, struct error *err)
+{
+    const struct run *run = run_find(shims, key);
+    if (!run)
+        return error_set(err, E_NOT_FOUND, "no such worker on this node");
+    if (!run->started || run->ended || run->orphaned || run->shim.pidfd < 0)
+        return error_set(err, E_FAILED_PRECONDITION, "the worker %s",
+                         run->started ? "has ended" : "has not started yet");
+    *door = (struct door){.run = run, .ground = &shims->ground};
+    *ret = (struct terminal_place){
+        .key = &run->key, .user = run->user, .spawn = spawn_keeper, .arg = door};
+    return 0;
+}
+
+static int shims_open_terminal(void *self, const struct worker_key *key,
+                               const struct terminal_wish *wish,
+                               const struct terminal_events *events, struct terminal **ret,
+                               struct error *err)
+{
+    struct launcher_shim *shims = self;
+    struct door door;
+    struct terminal_place place;
+    int rc = open_door(shims, key, &door, &place, err);
+    if (rc)
+        return rc;
+    return terminals_open(&shims->terminals, &place, wish, events, ret, err);
+}
+
+static int shims_open_connection(void *self, const struct worker_key *key, uint16_t port,
+                                 const struct terminal_events *events, struct terminal **ret,
+                                 struct error *err)
+{
+    struct launcher_shim *shims = self;
+    struct door door;
+    struct terminal_place place;
+    int rc = open_door(shims, key, &door, &place, err);
+    if (rc)
+        return rc;
+    return terminals_connect(&shims->terminals, &place, port, events, ret, err);
+}
+
 int launcher_shim_new(const struct launcher_shim_options *options, struct env *env,
                       struct loop *loop, struct launcher_shim **ret, struct error *err)
 {
@@ -554,14 +553,15 @@ int launcher_shim_new(const struct launcher_shim_options *options, struct env *e
     shims->notify_fd = -1;
     shims->home = options->home;
     shims->namespaces = options->namespaces;
+    shims->ground = (struct run_ground){.shim_argv = (const char *const *)shims->shim_argv,
+                                        .home = &shims->home,
+                                        .namespaces = &shims->namespaces,
+                                        .place = &shims->place};
+    terminals_init(&shims->terminals, loop);
     bool fits = !str_copy(shims->dir, sizeof(shims->dir), options->dir) &&
                 !workplace_init(&shims->place, options->work_dir, options->tmp_dir);
-    for (; fits && options->shim_argv[shims->shim_argc]; shims->shim_argc++) {
-        fits = shims->shim_argc < SHIM_ARGS_MAX;
-        if (fits)
-            fits = (shims->shim_argv[shims->shim_argc] =
-                        strdup(options->shim_argv[shims->shim_argc])) != NULL;
-    }
+    for (int i = 0; fits && options->shim_argv[i]; i++)
+        fits = i < RUN_SHIM_ARGS_MAX && (shims->shim_argv[i] = strdup(options->shim_argv[i]));
     if (!fits) {
         launcher_shim_free(shims);
         return error_set(err, E_OUT_OF_RANGE, "path of the run directories is too long");
@@ -575,7 +575,7 @@ void launcher_shim_free(struct launcher_shim *shims)
     if (!shims)
         return;
     shims_close(shims);
-    for (int i = 0; i < SHIM_ARGS_MAX; i++)
+    for (int i = 0; i < RUN_SHIM_ARGS_MAX; i++)
         free(shims->shim_argv[i]);
     free(shims);
 }
@@ -594,5 +594,7 @@ struct launcher launcher_shim_face(struct launcher_shim *shims)
         .acknowledge = shims_acknowledge,
         .forget = shims_forget,
         .owner = shims_owner,
+        .open_terminal = shims_open_terminal,
+        .open_connection = shims_open_connection,
     };
 }

@@ -149,6 +149,43 @@ static int open_one(pid_t pid, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+/* Without a namespace of its own everything belongs to the machine. */
+static bool is_other(int fd, const char *name)
+{
+    char path[PATH_BYTES];
+    struct stat own, theirs;
+    (void)str_printf(path, sizeof(path), "/proc/self/ns/%s", name);
+    return stat(path, &own) == 0 && fstat(fd, &theirs) == 0 &&
+           (own.st_ino != theirs.st_ino || own.st_dev != theirs.st_dev);
+}
+
+static int open_other(pid_t pid, const char *name, int *ret, struct error *err)
+{
+    int fd = open_one(pid, name);
+    if (fd < 0)
+        return error_errno(err, errno, "namespace %s of process %d", name, (int)pid);
+    if (!is_other(fd, name)) {
+        close(fd);
+        fd = -1;
+    }
+    *ret = fd;
+    return 0;
+}
+
+int namespace_open_others(pid_t pid, struct namespace_entry *ret, struct error *err)
+{
+    static const struct namespaces none = {0};
+    struct namespace_entry entry = {.have = &none, .mounts_fd = -1, .ipc_fd = -1};
+    int rc = open_other(pid, "mnt", &entry.mounts_fd, err);
+    if (!rc)
+        rc = open_other(pid, "ipc", &entry.ipc_fd, err);
+    if (rc)
+        namespace_close(&entry);
+    else
+        *ret = entry;
+    return rc;
+}
+
 void namespace_open(pid_t pid, struct namespace_entry *ret)
 {
     ret->mounts_fd = ret->have->mounts ? open_one(pid, "mnt") : -1;
@@ -189,19 +226,11 @@ int namespace_enter(void *arg)
     return entry->have->mounts ? make_mounts(entry) : 0;
 }
 
-/* Without a namespace of its own everything belongs to the machine. */
-static bool is_ours(int fd)
-{
-    struct stat own, theirs;
-    return stat("/proc/self/ns/mnt", &own) == 0 && fstat(fd, &theirs) == 0 &&
-           (own.st_ino != theirs.st_ino || own.st_dev != theirs.st_dev);
-}
-
 int namespace_set_gpus(pid_t pid, const struct gpu_nodes *closed, const struct gpu_nodes *open)
 {
     int fd = open_one(pid, "mnt"), status = 0;
-    pid_t child = fd >= 0 && is_ours(fd) ? fork() : 0;
-    if (fd >= 0 && is_ours(fd) && child == 0) {
+    pid_t child = fd >= 0 && is_other(fd, "mnt") ? fork() : 0;
+    if (fd >= 0 && is_other(fd, "mnt") && child == 0) {
         int problem = setns(fd, CLONE_NEWNS) < 0 ? errno : gpu_nodes_cover(closed);
         _exit(problem ? problem : gpu_nodes_uncover(open));
     }

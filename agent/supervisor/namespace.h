@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "agent/supervisor/gpu_access.h"
+#include "common/base/error.h"
 
 enum { NAMESPACE_WHY_BYTES = 160 };
 
@@ -43,6 +44,10 @@ struct namespace_entry { /* of one shim */
 /* Open those of a living process; -1 on failure. The caller closes them. */
 void namespace_open(pid_t pid, struct namespace_entry *ret);
 void namespace_close(struct namespace_entry *entry);
+
+/* Open those of a living process that are not this process's, whatever this node provides now. The
+ * entry makes no new ones. The caller closes them. */
+int namespace_open_others(pid_t pid, struct namespace_entry *ret, struct error *err);
 
 /* In the mounts of a living process, which differ from this process's: cover `closed`, uncover
  * `open`. 0 or an errno. Forks; the machine's mounts do not change. */

@@ -4,13 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -22,22 +19,20 @@
 #include "agent/supervisor/output.h"
 #include "agent/supervisor/private_file.h"
 #include "agent/supervisor/rundir.h"
+#include "agent/supervisor/terminal_keeper.h"
 #include "agent/supervisor/tree.h"
+#include "agent/supervisor/worker_spawn.h"
 #include "common/base/args.h"
 #include "common/base/str.h"
 #include "common/env/clock_os.h"
 #include "common/env/disk_os.h"
 #include "common/env/paths.h"
-#include "common/env/proc_spawn.h"
 
 enum {
     READ_BYTES = 64 << 10,
     /* After the last process of the tree the pipes are at their end. If another process has one,
      * its output is not waited for. */
     DRAIN_ROUNDS_MAX = 1024,
-    /* The agent protects itself from the kernel's OOM killer. Its workers are what should go when
-     * the machine is out of memory, before anything else that runs there. */
-    WORKER_OOM_SCORE = 500,
     ROUND_MS = 10,        /* between two looks at what SIGKILL should have ended */
     STUCK_MS = 3000,      /* what it does not end within it is stuck, */
     STUCK_ROUND_MS = 500, /* and looked at this often */
@@ -87,26 +82,6 @@ static int check_port(uint16_t port, struct error *err)
     return rc;
 }
 
-/* Block signals from the start, so that none is lost before there is a worker. */
-static int prepare_process(struct shim *shim, struct error *err)
-{
-    sigset_t signals;
-    struct rlimit no_core = {0, 0};
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGUSR1);
-    sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    signal(SIGINT, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
-    signal(SIGPIPE, SIG_IGN);
-    setrlimit(RLIMIT_CORE, &no_core);
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1))
-        return error_errno(err, errno, "child subreaper");
-    shim->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    return shim->signal_fd < 0 ? error_errno(err, errno, "signalfd") : 0;
-}
-
 static int claim(struct shim *shim, struct error *err)
 {
     struct run_process self;
@@ -135,77 +110,13 @@ static int open_output(struct shim *shim, int ret_write_ends[OUTPUT_STREAMS], st
     return rc;
 }
 
-/* "0-3,8" */
-static bool read_cores(const char *text, cpu_set_t *ret)
+/* No file of the run has them, and no output from now on. */
+static int mask_secrets(struct shim *shim, struct error *err)
 {
-    CPU_ZERO(ret);
-    while (*text) {
-        char *end;
-        long first = strtol(text, &end, 10), last = first;
-        if (end == text || first < 0)
-            return false;
-        if (*end == '-')
-            last = strtol(end + 1, &end, 10);
-        if (last < first || last >= CPU_SETSIZE || (*end && *end != ','))
-            return false;
-        for (long cpu = first; cpu <= last; cpu++)
-            CPU_SET(cpu, ret);
-        text = *end ? end + 1 : end;
-    }
-    return CPU_COUNT(ret) > 0;
-}
-
-/* The child inherits this process's affinity. During the start that is the worker's cores. A core
- * that disappears meanwhile does not prevent the start. */
-static bool pin(const char *cores, cpu_set_t *ret_own)
-{
-    cpu_set_t theirs;
-    if (!cores || !read_cores(cores, &theirs) ||
-        sched_getaffinity(0, sizeof(*ret_own), ret_own) != 0)
-        return false;
-    if (sched_setaffinity(0, sizeof(theirs), &theirs) == 0)
-        return true;
-    dprintf(STDERR_FILENO, "cores %s: %s\n", cores, strerror(errno));
-    return false;
-}
-
-static bool names_secret(const struct launch *launch, const char *variable)
-{
-    size_t size = strcspn(variable, "=");
+    const struct launch *launch = &shim->run.launch;
     for (int i = 0; i < launch->secrets_count; i++)
-        if (strlen(launch->secrets[i].name) == size &&
-            strncmp(launch->secrets[i].name, variable, size) == 0)
-            return true;
-    return false;
-}
-
-/* The environment with the secrets, which no file of the run has; they are masked from now on. */
-static int add_secrets(struct shim *shim, const char *const **ret_envp, struct error *err)
-{
-    struct launch *launch = &shim->run.launch;
-    size_t count = 0, at = 0;
-    *ret_envp = launch->envp;
-    if (!launch->secrets_count)
-        return 0;
-    int rc = private_secrets_read(&shim->run, &shim->disk, &shim->arena, err);
-    if (rc)
-        return rc;
-    while (launch->envp[count])
-        count++;
-    const char **envp =
-        arena_array(&shim->arena, count + (size_t)launch->secrets_count + 1, sizeof(*envp));
-    for (size_t i = 0; envp && i < count; i++)
-        if (!names_secret(launch, launch->envp[i]))
-            envp[at++] = launch->envp[i];
-    for (int i = 0; envp && i < launch->secrets_count; i++) {
-        const struct launch_secret *secret = &launch->secrets[i];
-        envp[at] = arena_printf(&shim->arena, "%s=%s", secret->name, secret->value);
-        if (!envp[at++] || !mask_add(&shim->mask, secret->value))
-            envp = NULL;
-    }
-    if (!envp)
-        return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for secrets");
-    *ret_envp = envp;
+        if (!mask_add(&shim->mask, launch->secrets[i].value))
+            return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for secrets");
     return 0;
 }
 
@@ -213,42 +124,22 @@ static int spawn(struct shim *shim, struct proc *ret, struct error *err)
 {
     int ends[OUTPUT_STREAMS] = {-1, -1};
     const struct launch *launch = &shim->run.launch;
-    const struct launch_user *user = launch->user;
     const char *const *envp;
-    int rc = add_secrets(shim, &envp, err);
+    int rc = worker_secrets_add(&shim->run, &shim->disk, &shim->arena, &envp, err);
+    if (!rc)
+        rc = mask_secrets(shim, err);
     if (!rc)
         rc = open_output(shim, ends, err);
     if (rc)
         return rc;
     struct proc_fd fds[] = {{ends[OUTPUT_STDOUT], 1}, {ends[OUTPUT_STDERR], 2}};
-    struct proc_spawn how = {
-        .path = launch->argv[0],
-        .argv = launch->argv,
-        .envp = envp,
-        .cwd = launch->workdir[0] ? launch->workdir : shim->run.work,
-        .fds = fds,
-        .fd_count = 2,
-        .new_session = true,
-        .no_new_privileges = true,
-        .parent_death_signal = SIGKILL,
-        .change_user = user != NULL,
-        .uid = user ? user->uid : 0,
-        .gid = user ? user->gid : 0,
-        .groups = user ? user->groups : NULL,
-        .group_count = user ? (size_t)user->groups_count : 0,
-        .oom_score_min = WORKER_OOM_SCORE,
-    };
-    cgroup_enter_fds(&shim->cgroup, how.cgroup_fds);
-    cpu_set_t own;
-    bool pinned = pin(launch->cores, &own);
-    rc = proc_spawn(&how, ret, err);
+    struct worker_program program = {
+        .argv = launch->argv, .envp = envp, .fds = fds, .fd_count = OUTPUT_STREAMS};
+    rc = worker_spawn(&shim->run, &shim->cgroup, &program, ret, err);
     if (rc && launch->argv[0][0] != '/' && !launch->workdir[0])
         (void)error_wrap(err, "the job has no workdir, and its program is a relative path");
-    if (pinned)
-        (void)sched_setaffinity(0, sizeof(own), &own);
     close(ends[OUTPUT_STDOUT]);
     close(ends[OUTPUT_STDERR]);
-    cgroup_close_fds(how.cgroup_fds);
     return rc;
 }
 
@@ -464,7 +355,7 @@ static int record_end(struct shim *shim, struct error *err)
 
 static int shim_run(struct shim *shim, struct error *err)
 {
-    int rc = prepare_process(shim, err);
+    int rc = tree_prepare_own(&shim->signal_fd, err);
     if (!rc)
         rc = claim(shim, err);
     if (rc)
@@ -481,6 +372,9 @@ static const struct args_option options[] = {
      .required = true,
      .value_name = "RUNDIR",
      .help = "run directory an agent has made"},
+    {.name = "terminal",
+     .kind = ARGS_FLAG,
+     .help = "start another process beside its worker, for a terminal of the agent"},
     {0},
 };
 static const struct args_command command = {
@@ -511,7 +405,9 @@ int shim_main(int argc, char **argv)
         buf_fini(&help);
         status = 0;
     } else if (paths_absolute(path, sizeof(path), args_text(&args, "dir"), &err) ||
-               rundir_init(&shim->dir, &shim->disk, path, &err) || shim_run(shim, &err)) {
+               (args_flag(&args, "terminal")
+                    ? terminal_keeper_run(path, &err)
+                    : rundir_init(&shim->dir, &shim->disk, path, &err) || shim_run(shim, &err))) {
         dprintf(STDERR_FILENO, "muster shim: %s\n", err.text);
         status = 1;
     } else {

@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +19,38 @@
 #include "common/env/proc.h"
 
 enum { ENVIRON_MAX_BYTES = 256 << 10, PROC_PATH_BYTES = 64 };
+
+int tree_prepare_own(int *ret_signal_fd, struct error *err)
+{
+    sigset_t signals;
+    struct rlimit no_core = {0, 0};
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    setrlimit(RLIMIT_CORE, &no_core);
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+        return error_errno(err, errno, "child subreaper");
+    int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        return error_errno(err, errno, "signalfd");
+    *ret_signal_fd = fd;
+    return 0;
+}
+
+void tree_signal_own(int signal)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    if (!proc_descendants(getpid(), &pids, &count, NULL))
+        for (size_t i = 0; i < count; i++)
+            kill(pids[i], signal);
+    free(pids);
+}
 
 int tree_kill_own(const struct cgroup *cgroup)
 {
