@@ -211,6 +211,7 @@ static int make_service(struct coordinator *self, const struct coordinator_optio
         .pin = options->pin,
         /* A Unix socket proves no keys and belongs to its user alone: there the token decides. */
         .keyed = options->pin && *options->pin && !net_url_path(options->rpc_url),
+        .channel_idle_ms = options->terminal_idle_ms,
         .log = options->log,
     };
     int rc = service_new(&service_options, &self->service, err);

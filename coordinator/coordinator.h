@@ -31,6 +31,7 @@ struct coordinator_options {
     int64_t keep_ms;              /* since their end; 0 = RETENTION_KEEP_DAYS */
     int keep_nodes;               /* lost ones; 0 = RETENTION_KEEP_NODES */
     int64_t keep_nodes_ms;        /* since last seen; 0 = RETENTION_KEEP_NODES_DAYS */
+    int64_t terminal_idle_ms;     /* without a byte; 0 = 30 minutes (relay.h) */
     store_audit_fn on_audit;      /* called with each audit entry once it is durable; NULL = not
                                    * called */
     void *on_audit_arg;

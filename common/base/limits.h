@@ -74,6 +74,14 @@
       "keep what is larger on a file system that the nodes share")                                 \
     X(JOB_SECRETS_BYTES, 256 << 10, job_secrets_bytes, "bytes of all secrets of a job",            \
       "keep what is larger on a file system that the nodes share")                                 \
+    X(JOB_CHANNELS, 32, job_channels, "open terminals, programs and connections of one job",       \
+      "end some of them: muster show JOB lists them")                                              \
+    X(TENANT_CHANNELS, 64, tenant_channels,                                                        \
+      "open terminals, programs and connections of one tenant", "end some of them")                \
+    X(CHANNELS, 256, channels, "open terminals, programs and connections", "end some of them")     \
+    X(CHANNEL_OPENS, 600, channel_opens,                                                           \
+      "terminals, programs and connections that one tenant opens in a minute",                     \
+      "try again in a minute")                                                                     \
     X(PLAN_CALLS, 8, plan_calls, "plans that one token waits for", "ask again after one")          \
     X(PLANS_CALLS, 64, plans_calls, "plans that are waited for", "try again in a second")
 

@@ -19,6 +19,8 @@ const struct route routes[] = {
     {"POST", "/v1/jobs/{id}:stacks", "takeStacks", .call = "TakeStacks",
      .body = ROUTE_OPTIONAL_BODY,
      .summary = "Have a job's programs write where they are, into its output"},
+    {"GET", "/v1/jobs/{id}/channels", "listJobChannels", .call = "ListChannels",
+     .summary = "Terminals and connections that are open beside a job's workers"},
     {"GET", "/v1/jobs/{id}/logs", "getJobLogs", .call = "GetLogs", .stream = ROUTE_STREAM_LOGS,
      .summary = "Output of a job's workers; with follow it waits for more"},
     {"GET", "/v1/jobs/{job}/events", "listJobEvents", .call = "ListEvents",

@@ -16,6 +16,17 @@ void call_list_jobs(struct service *, struct service_call *, bool last_chance);
 void call_why_job(struct service *, struct service_call *, bool last_chance);
 void call_list_checkpoints(struct service *, struct service_call *, bool last_chance);
 
+/* channel_calls.c */
+void call_open_channel(struct service *, struct service_call *, const struct service_request *);
+void done_channel(struct service *, struct service_call *, const struct action *);
+void call_send_channel(struct service *, struct service_call *, bool last_chance);
+void call_receive_channel(struct service *, struct service_call *, bool last_chance);
+void call_list_channels(struct service *, struct service_call *, bool last_chance);
+
+/* terminal_calls.c */
+void call_send_terminal(struct service *, struct service_call *, bool last_chance);
+void call_receive_terminal(struct service *, struct service_call *, bool last_chance);
+
 /* overview_call.c */
 void call_overview(struct service *, struct service_call *, bool last_chance);
 

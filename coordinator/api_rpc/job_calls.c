@@ -166,8 +166,7 @@ void call_take_stacks(struct service *service, struct service_call *call,
         service_fail(call, &err);
         return;
     }
-    struct event event = {
-        .kind = EVENT_JOB_STACKS, .request = call->id, .job_stacks = {.id = job->id}};
+    struct event event = {.kind = EVENT_JOB_STACKS, .request = call->id, .job_stacks = job->id};
     service->options.host.step(service->options.host.self, &event);
 }
 

@@ -11,6 +11,7 @@
 #include "coordinator/api_rpc/service_state.h"
 #include "coordinator/api_rpc/service_wait.h"
 #include "coordinator/api_rpc/stored_spec.h"
+#include "coordinator/api_rpc/terminal_calls.h"
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/model/assignment.h"
@@ -221,7 +222,7 @@ static void answer_poll(struct service *service, struct service_call *call, cons
     answer.shared = wire_pointers(&arena, poll.capacity);
     poll.failed = !answer.assignments || !answer.shared;
     cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
-    if (poll.failed) {
+    if (poll.failed || !service_fill_terminals(service, &arena, message, &answer)) {
         struct error err;
         error_set(&err, E_RESOURCE_EXHAUSTED, "the desired state of node '%s' is too large",
                   node->name);
@@ -245,7 +246,8 @@ void call_poll(struct service *service, struct service_call *call, bool last_cha
     if (call->connection)
         connection_link(&service->connections, call->connection, node->name, node->incarnation);
     uint64_t version = service->poll_epoch | (node->desired_version & UINT32_MAX);
-    if (message->version != version || message->incomplete || last_chance) {
+    bool differ = service_terminals_differ(service, message);
+    if (message->version != version || message->incomplete || differ || last_chance) {
         answer_poll(service, call, node, version);
         return;
     }

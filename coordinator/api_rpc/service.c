@@ -6,6 +6,7 @@
 #include "common/base/str.h"
 #include "common/env/env.h"
 #include "common/rpc/message.h"
+#include "coordinator/api_rpc/channels.h"
 #include "coordinator/api_rpc/job_data.h"
 #include "coordinator/api_rpc/method.h"
 #include "coordinator/api_rpc/quota.h"
@@ -68,6 +69,8 @@ int service_new(const struct service_options *options, struct service **ret, str
     if (!rc)
         rc = board_new(&service->board, err);
     if (!rc)
+        rc = relay_new(options->channel_idle_ms, &service->relay, err);
+    if (!rc)
         rc = access_new(&service->access, err);
     if (!rc)
         rc = secrets_begin(service, err);
@@ -85,6 +88,7 @@ void service_free(struct service *service)
     loop_timer_cancel(service->options.loop, &service->again);
     loop_timer_cancel(service->options.loop, &service->backup);
     loop_timer_cancel(service->options.loop, &service->audit_minute);
+    loop_timer_cancel(service->options.loop, &service->channels);
     for (struct map_entry *e = map_first(&service->calls); e; e = map_first(&service->calls))
         service_call_free(e->value);
     strmap_free_values(&service->waiting);
@@ -103,6 +107,7 @@ void service_free(struct service *service)
     quota_rates_free(service->quota_rates);
     audit_folds_free(service->audit_folds);
     board_free(service->board);
+    relay_free(service->relay);
     budgets_fini(&service->budgets);
     free(service);
 }
@@ -218,6 +223,7 @@ void service_everything_changed(struct service *service)
     service_load_nodes(service);
     service_forget_specs(service); /* an id may have been removed and used again */
     strmap_fini(&service->had);
+    channels_job_changed(service, NULL);
     service_wake_all(service);
 }
 
@@ -293,6 +299,7 @@ static void wake_job(struct service *service, const char *job)
     const struct job *found = cluster_job(service_cluster(service), job);
     bool ended = !found || job_state_ended(found->state);
     board_forget(service->board, job, ended ? UINT64_MAX : found->current.generation);
+    channels_job_changed(service, job);
 }
 
 void service_perform(struct service *service, const struct action *action)

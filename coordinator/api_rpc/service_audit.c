@@ -42,6 +42,12 @@ static bool fold_entry(struct service *service, const struct store_audit *entry)
     return folded;
 }
 
+void service_audit_entry(struct service *service, const struct store_audit *entry)
+{
+    if (!fold_entry(service, entry))
+        write_entry(service, entry);
+}
+
 void service_audit_stranger(struct service *service, const struct service_stranger *stranger,
                             const struct error *err)
 {
@@ -52,8 +58,7 @@ void service_audit_stranger(struct service *service, const struct service_strang
     keep_text(entry.method, sizeof(entry.method), stranger->method);
     (void)str_copy(entry.result, sizeof(entry.result), error_name(err->code));
     keep_text(entry.text, sizeof(entry.text), err->text);
-    if (!fold_entry(service, &entry))
-        write_entry(service, &entry);
+    service_audit_entry(service, &entry);
 }
 
 static void audit_of(struct service *service, const struct store_token *caller,

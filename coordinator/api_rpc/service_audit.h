@@ -21,6 +21,9 @@ bool service_audit(struct service *service, const struct action *action, struct 
 void service_audit_forgotten(struct service *service, const struct action *action,
                              struct store_audit *ret);
 
+/* An entry that belongs to no call. */
+void service_audit_entry(struct service *service, const struct store_audit *entry);
+
 bool service_audits(const struct service_method *method);
 void service_trace_init(struct service_trace *trace, const struct service_request *request);
 /* The audit trail's text about this change; `detail` may be NULL. */

@@ -54,7 +54,8 @@ struct service_options {
     bool keyed;               /* connections prove keys: the key identifies a node, not its token */
     const char *secrets_key_path; /* absolute; NULL = DATA/secrets.key */
     const char *secrets_key;      /* keys instead of that file; NULL, "" = none */
-    const char *pin; /* of the cluster's key, given out with tokens; NULL or "" = none */
+    const char *pin;         /* of the cluster's key, given out with tokens; NULL or "" = none */
+    int64_t channel_idle_ms; /* a terminal without a byte ends after it; 0 = RELAY_IDLE_MS */
     const struct log *log;
 };
 

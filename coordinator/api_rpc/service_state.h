@@ -16,6 +16,7 @@
 #include "coordinator/api_rpc/secrets.h"
 #include "coordinator/api_rpc/service_host.h"
 #include "coordinator/model/cluster.h"
+#include "coordinator/relay/relay.h"
 #include "coordinator/store/kept.h"
 #include "coordinator/store/logs.h"
 #include "coordinator/store/meta.h"
@@ -56,9 +57,11 @@ struct service {
     struct quota_rates *quota_rates;
     struct secrets *secrets;
     struct board *board;
-    struct strmap nodes_shown; /* name -> struct node_shown (node_list.c) */
-    struct list nodes_gone;    /* of those, the ones no longer known, by version */
-    uint64_t nodes_gone_above; /* older ones are not remembered: their readers get a whole list */
+    struct relay *relay;
+    struct loop_timer channels; /* armed while there are any */
+    struct strmap nodes_shown;  /* name -> struct node_shown (node_list.c) */
+    struct list nodes_gone;     /* of those, the ones no longer known, by version */
+    uint64_t nodes_gone_above;  /* older ones are not remembered: their readers get a whole list */
     int nodes_gone_count;
     uint64_t nodes_comparisons;
     bool nodes_unswept;     /* entries of nodes may be freed (service_nodes.c), */

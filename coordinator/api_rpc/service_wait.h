@@ -10,10 +10,11 @@ enum { SERVICE_LONG_POLL_MARGIN_MS = 200 }; /* they answer this long before thei
 
 /* One X per topic: enum word, word of its keys. */
 #define WAIT_TOPICS(X)                                                                             \
-    X(JOB, job)     /* of a job: its state */                                                      \
-    X(LOGS, logs)   /* of a job: its output */                                                     \
-    X(BOARD, board) /* of a job: its key-value board */                                            \
-    X(NODE, node)   /* of a node: its assignments */                                               \
+    X(JOB, job)         /* of a job: its state */                                                  \
+    X(LOGS, logs)       /* of a job: its output */                                                 \
+    X(BOARD, board)     /* of a job: its key-value board */                                        \
+    X(NODE, node)       /* of a node: its assignments */                                           \
+    X(CHANNEL, channel) /* of a channel, with a direction: its bytes */                            \
     X(EVENTS, events)
 
 enum wait_topic {

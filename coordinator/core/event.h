@@ -18,6 +18,7 @@ enum event_kind {
     EVENT_CHECKPOINT,   /* a worker wants to commit, or has committed */
     EVENT_JOB_SCALE,    /* another number of nodes */
     EVENT_JOB_STACKS,   /* its programs are to write where they are */
+    EVENT_JOB_CHANNEL,  /* a terminal or the like beside a worker was opened, or has ended */
     EVENT_HALT,         /* the cluster stops: running jobs save and end, nothing starts */
     EVENT_TENANT_SET,   /* weight, guarantee, limit; the answer has no name */
     EVENT_NODES_FORGET, /* lost nodes, by number and by age; not answered */
@@ -105,9 +106,8 @@ struct event {
             int nodes_min, nodes_max;
             const char *reason;
         } job_scale;
-        struct {
-            const char *id;
-        } job_stacks;
+        const char *job_stacks;                 /* the job's id */
+        const struct channel_note *job_channel; /* core/channel_note.h */
         struct {
             const struct tenant *facts; /* name, weight, guaranteed_slots, limit_slots */
         } tenant_set;

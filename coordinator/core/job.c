@@ -9,6 +9,7 @@
 #include "coordinator/core/answer.h"
 #include "coordinator/core/budget.h"
 #include "coordinator/core/checkpoint.h"
+#include "coordinator/core/channel_note.h"
 #include "coordinator/core/dirty_set.h"
 #include "coordinator/core/evict.h"
 #include "coordinator/core/group.h"
@@ -134,9 +135,9 @@ void job_cancel(struct step *step)
 void job_stacks(struct step *step)
 {
     struct error err = {0};
-    struct job *job = cluster_job(step->cluster, step->event->job_stacks.id);
+    struct job *job = cluster_job(step->cluster, step->event->job_stacks);
     if (!job) {
-        error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->job_stacks.id);
+        error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->job_stacks);
         error_hint(&err, "`muster ps` lists them");
     } else if (!job->current.generation || !job_living_workers(job)) {
         error_set(&err, E_FAILED_PRECONDITION, "job %s is %s: none of its programs runs", job->id,
@@ -149,6 +150,26 @@ void job_stacks(struct step *step)
     bool later = step->wall_ms > job->stacks_wall_ms; /* wall time may jump back */
     job->stacks_wall_ms = later ? step->wall_ms : job->stacks_wall_ms + 1;
     step_reassign_group(step, job, &job->current);
+    step_answer_job(step, job, false);
+}
+
+/* Channels are not part of the cluster's state: only the record of them is. */
+void job_channel(struct step *step)
+{
+    const struct channel_note *note = step->event->job_channel;
+    const struct job *job = cluster_job(step->cluster, note->job);
+    struct error err = {0};
+    struct reason reason;
+    if (!job) {
+        error_set(&err, E_NOT_FOUND, "there is no job '%s'", note->job);
+        step_refuse(step, &err);
+        return;
+    }
+    reason_set(&reason, note->ended ? REASON_CHANNEL_ENDED : REASON_CHANNEL_OPENED, "%s",
+               note->text);
+    reason.rank = note->rank;
+    if (!note->quiet)
+        step_record(step, reason.kind, job, note->node, &reason);
     step_answer_job(step, job, false);
 }
 

@@ -105,6 +105,9 @@ static void dispatch_event(struct step *step)
     case EVENT_JOB_STACKS:
         job_stacks(step);
         break;
+    case EVENT_JOB_CHANNEL:
+        job_channel(step);
+        break;
     case EVENT_HALT:
         evict_all(step);
         break;

@@ -107,6 +107,13 @@ static const struct args_option options[] = {
      .fallback = "30d",
      .value_name = "TIME",
      .help = "how long to keep lost nodes; three times as long those that are cordoned or drained"},
+    {.name = "terminal-idle",
+     .kind = ARGS_OPTION,
+     .type = ARGS_DURATION,
+     .fallback = "30m",
+     .value_name = "TIME",
+     .help = "how long a terminal, program or connection beside a worker (`muster shell`) may be "
+             "open without a byte"},
     {.name = "restore",
      .kind = ARGS_OPTION,
      .value_name = "FILE",
@@ -352,6 +359,7 @@ static int start_coordinator(struct program *program, const struct args *args, s
         .keep_ms = args_integer(args, "keep-for"),
         .keep_nodes = (int)args_integer(args, "keep-nodes"),
         .keep_nodes_ms = args_integer(args, "keep-nodes-for"),
+        .terminal_idle_ms = args_integer(args, "terminal-idle"),
         .on_audit = audit_sink_write,
         .on_audit_arg = &program->audit,
     };

@@ -80,6 +80,8 @@ struct reason {
     X(LEASE_EXPIRED, lease_expired, "it was silent for longer than its lease")                     \
     X(PEERS_SAW_IT_DIE, peers_saw_it_die, "its connection is lost and its peers lost its ranks")   \
     X(FORGOTTEN, forgotten, "it was lost for a long time, or others were lost later")              \
+    X(CHANNEL_OPENED, channel_opened, "a terminal or connection was opened beside a worker")       \
+    X(CHANNEL_ENDED, channel_ended, "a terminal or connection beside a worker ended")              \
     X(ADMINISTRATOR, administrator, "an administrator set it")
 
 enum reason_kind {

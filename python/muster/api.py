@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Mapping, Optional
 from urllib.parse import quote
 
 from .api_types import (BackupAnswer, CreateTokenAnswer, GetLogsAnswer, GetMetricsAnswer, Job, JobSpecInput,
-                        JobSpecRangeInput, ListAuditAnswer, ListCheckpointsAnswer, ListEventsAnswer, ListJobsAnswer,
-                        ListNodesAnswer, ListSecretsAnswer, ListTenantsAnswer, ListTokensAnswer, Node, OverviewAnswer,
-                        PlanAnswer, PlanRequestMoreInput, QuotaInput, RekeySecretsAnswer, ReplayAnswer, Secret, Tenant,
-                        Token, VersionAnswer, WhyJobAnswer)
+                        JobSpecRangeInput, ListAuditAnswer, ListChannelsAnswer, ListCheckpointsAnswer,
+                        ListEventsAnswer, ListJobsAnswer, ListNodesAnswer, ListSecretsAnswer, ListTenantsAnswer,
+                        ListTokensAnswer, Node, OverviewAnswer, PlanAnswer, PlanRequestMoreInput, QuotaInput,
+                        RekeySecretsAnswer, ReplayAnswer, Secret, Tenant, Token, VersionAnswer, WhyJobAnswer)
 
 
 def _quoted(text: str) -> str:
@@ -61,6 +61,11 @@ class Api:
     def take_stacks(self, id: str) -> Job:
         """POST /v1/jobs/{id}:stacks"""
         answer: Job = self._call("POST", f"/v1/jobs/{_quoted(id)}:stacks", body=_given({}))
+        return answer
+
+    def list_job_channels(self, id: str) -> ListChannelsAnswer:
+        """GET /v1/jobs/{id}/channels"""
+        answer: ListChannelsAnswer = self._call("GET", f"/v1/jobs/{_quoted(id)}/channels")
         return answer
 
     def get_job_logs(self, id: str, *, rank: Optional[int] = None, cursor: Optional[int] = None,

@@ -66,6 +66,10 @@ class ListJobsAnswer(TypedDict):
     next_cursor: str
 
 
+class ListChannelsAnswer(TypedDict):
+    channels: List[Channel]
+
+
 class GetLogsAnswer(TypedDict):
     lines: List[LogLine]
     cursor: str
@@ -349,6 +353,19 @@ class Ledger(TypedDict):
     hang: float
     total: float
     rework_steps: str
+
+
+class Channel(TypedDict):
+    id: str
+    job: str
+    rank: int
+    node: str
+    user: str
+    what: str
+    terminal: bool
+    opened_wall_ms: str
+    bytes_in: str
+    bytes_out: str
 
 
 class LogLine(TypedDict):

@@ -77,6 +77,7 @@ static void start(struct world *world)
                                           .keep_ms = world->keep_ms,
                                           .keep_nodes = world->keep_nodes,
                                           .keep_nodes_ms = world->keep_nodes_ms,
+                                          .terminal_idle_ms = world->terminal_idle_ms,
                                           .pin = world->pin};
     cr_assert_eq(coordinator_new(&options, &world->env, world->loop, world->store,
                                  &world->coordinator, &err),

@@ -28,6 +28,7 @@ struct world {
     int64_t keep_ms;
     int keep_nodes;
     int64_t keep_nodes_ms;
+    int64_t terminal_idle_ms;
     const char *pin;       /* of the next start: nodes are who has their key; NULL = by name */
     int64_t wall_ahead_ms; /* a wall clock that was set wrongly */
     char admin[TOKEN_MAX], agent[TOKEN_MAX];
