@@ -33,7 +33,9 @@ static int check_operation(const struct device *device, const struct node *node,
     int rc = custom_check_device(node, device_kernels(device), err);
     if (!rc)
         rc = device_kernel_need(device, "launch", GRAPH_WIDEN, err);
-    return rc ? rc : device_kernel_need(device, "launch", GRAPH_NARROW, err);
+    if (!rc)
+        rc = device_kernel_need(device, "launch", GRAPH_NARROW, err);
+    return rc;
 }
 
 static int check_one(const struct device *device, const struct launch *launch, struct error *err)
