@@ -1,35 +1,21 @@
 #include "tests/numeric/cuda/plain_gpu.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "libworker/cuda/launch.h"
 #include "libworker/cuda/launch_list.h"
 #include "libworker/device/cpu.h"
-#include "tests/cuda/emulated/emulated.h"
 #include "tests/lib/check.h"
 
 static struct device_ops gpu_ops;
 static const char *missing; /* NULL: nothing is */
-
-/* Scratch memory has what an earlier launch may have left there: here NaN. */
-static void run_launch(const struct cuda_launch *launch, const void *args)
-{
-    static uint64_t seed;
-    struct cuda_queue queue = {.scratch = malloc(CUDA_SCRATCH_BYTES)};
-    CHECK(queue.scratch);
-    memset(queue.scratch, 0xff, CUDA_SCRATCH_BYTES);
-    emulated_set_seed(++seed);
-    launch->run(args, &queue);
-    free(queue.scratch);
-}
 
 #define X(name)                                                                                    \
     extern const struct cuda_launch cuda_launch_##name;                                            \
     static void run_##name(struct queue *queue, const void *args)                                  \
     {                                                                                              \
         (void)queue;                                                                               \
-        run_launch(&cuda_launch_##name, args);                                                     \
+        plain_gpu_run(&cuda_launch_##name, args);                                                  \
     }
 CUDA_LAUNCH_LIST(X)
 #undef X
