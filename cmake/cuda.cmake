@@ -2,6 +2,37 @@
 # toolkit. There auto fails where it is not whole, so that a machine with one never skips it. Sets
 # MUSTER_CUDA_INCLUDE (also what the tests of the module need, which run without a GPU), and MUSTER_NVCC where the
 # module is built. One line says what was chosen.
+#
+# muster_nvcc(kernel.cu object fmad): compile it for MUSTER_CUDA_ARCHS. Warnings and spilled registers are errors; what
+# each kernel uses is written beside the object, in object.kernels.
+function(muster_nvcc kernel object fmad)
+  # Of one GPU where many builds are made, as this takes most of the time; for PTX see nvcc(1).
+  set(chosen ${MUSTER_CUDA_ARCHS})
+  if(NOT chosen AND CMAKE_BUILD_TYPE STREQUAL "Release")
+    set(chosen 80 90 100)
+  elseif(NOT chosen)
+    set(chosen 90)
+  endif()
+  set(archs)
+  foreach(arch ${chosen})
+    list(APPEND archs -gencode arch=compute_${arch},code=sm_${arch})
+  endforeach()
+  list(LENGTH chosen number)
+  if(number GREATER 1) # for GPUs that are newer than the last
+    list(GET chosen -1 arch)
+    list(APPEND archs -gencode arch=compute_${arch},code=compute_${arch})
+  endif()
+  get_filename_component(name ${object} NAME)
+  add_custom_command(OUTPUT ${object} ${object}.kernels
+    COMMAND ${CMAKE_SOURCE_DIR}/tools/nvcc.sh ${object}.kernels ${CMAKE_C_COMPILER_LAUNCHER} ${MUSTER_NVCC}
+      -ccbin ${CMAKE_C_COMPILER} -std=c++17 -O3 -lineinfo --fmad=${fmad} ${archs}
+      -Werror all-warnings -Xptxas -v,--warn-on-spills,--warning-as-error
+      -Xcompiler -fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics,-Wall,-Wextra,-Werror
+      -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/libworker/include -MMD -MF ${object}.d -c ${kernel} -o ${object}
+    DEPENDS ${kernel} ${CMAKE_SOURCE_DIR}/tools/nvcc.sh DEPFILE ${object}.d
+    COMMENT "Building CUDA object ${name}" VERBATIM)
+endfunction()
+
 set(default auto)
 if(NOT "$ENV{MUSTER_CUDA}" STREQUAL "")
   set(default $ENV{MUSTER_CUDA})
@@ -11,6 +42,11 @@ set_property(CACHE MUSTER_CUDA PROPERTY STRINGS auto on off)
 if(NOT MUSTER_CUDA MATCHES "^(auto|on|off)$")
   message(FATAL_ERROR "MUSTER_CUDA is ${MUSTER_CUDA}: it is auto, on or off")
 endif()
+set(MUSTER_CUDA_ARCHS "$ENV{MUSTER_CUDA_ARCHS}" CACHE STRING
+  "GPUs to compile for, such as 80;90;100: the last of several as PTX, too. Empty: 90, and 80;90;100 for release")
+if(NOT MUSTER_CUDA_ARCHS MATCHES "^([0-9]+(;[0-9]+)*)?$")
+  message(FATAL_ERROR "MUSTER_CUDA_ARCHS is ${MUSTER_CUDA_ARCHS}: it is as 90, or 80;90;100")
+endif()
 set(MUSTER_NVCC "")
 set(MUSTER_CUDA_INCLUDE "")
 if(MUSTER_CUDA STREQUAL "off")
@@ -19,7 +55,7 @@ if(MUSTER_CUDA STREQUAL "off")
 endif()
 
 # A toolkit is where nvcc is, where CUDA_HOME says, or in its usual place.
-find_program(MUSTER_FOUND_NVCC nvcc HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda PATH_SUFFIXES bin)
+find_program(MUSTER_FOUND_NVCC nvcc HINTS $ENV{CUDA_HOME} $ENV{CUDA_PATH} ${CMAKE_SOURCE_DIR}/.cuda /usr/local/cuda PATH_SUFFIXES bin)
 set(root /usr/local/cuda)
 if(MUSTER_FOUND_NVCC)
   get_filename_component(real ${MUSTER_FOUND_NVCC} REALPATH)
@@ -29,14 +65,18 @@ elseif(NOT "$ENV{CUDA_HOME}" STREQUAL "")
 endif()
 find_path(MUSTER_FOUND_CUDA_INCLUDE cuda_runtime_api.h HINTS ${root}/include ${root}/targets/x86_64-linux/include)
 find_library(MUSTER_CUDART cudart_static HINTS ${root}/lib64 ${root}/lib ${root}/targets/x86_64-linux/lib)
-find_library(MUSTER_CUBLASLT cublasLt HINTS ${root}/lib64 ${root}/lib ${root}/targets/x86_64-linux/lib)
-if(MUSTER_FOUND_NVCC AND MUSTER_FOUND_CUDA_INCLUDE AND MUSTER_CUDART AND MUSTER_CUBLASLT)
+# NVIDIA's wheels for Python have it under its full name only, and in folders of their own (CMAKE_PREFIX_PATH).
+find_path(MUSTER_CUBLAS_INCLUDE cublasLt.h HINTS ${root}/include ${root}/targets/x86_64-linux/include)
+find_library(MUSTER_CUBLASLT NAMES cublasLt libcublasLt.so.13 libcublasLt.so.12 HINTS ${root}/lib64 ${root}/lib ${root}/targets/x86_64-linux/lib)
+if(MUSTER_FOUND_NVCC AND MUSTER_FOUND_CUDA_INCLUDE AND MUSTER_CUDART AND MUSTER_CUBLASLT
+    AND MUSTER_CUBLAS_INCLUDE)
   execute_process(COMMAND ${MUSTER_FOUND_NVCC} --version OUTPUT_VARIABLE text ERROR_QUIET)
   string(REGEX MATCH "release ([0-9]+)\\.[0-9]+" version "${text}")
   if(CMAKE_MATCH_1 AND CMAKE_MATCH_1 VERSION_LESS 12)
     message(FATAL_ERROR "the CUDA toolkit of ${root} has ${version}; it takes 12 or later (or MUSTER_CUDA=off)")
   endif()
-  set(MUSTER_CUDA_INCLUDE ${MUSTER_FOUND_CUDA_INCLUDE})
+  set(MUSTER_CUDA_INCLUDE ${MUSTER_FOUND_CUDA_INCLUDE} ${MUSTER_CUBLAS_INCLUDE})
+  list(REMOVE_DUPLICATES MUSTER_CUDA_INCLUDE)
   find_path(MUSTER_NCCL_INCLUDE nccl.h HINTS ${root}/include $ENV{NCCL_HOME}/include)
   if(NOT MUSTER_NCCL_INCLUDE)
     message(STATUS "libworker-cuda.so: without NCCL, as there is no nccl.h")

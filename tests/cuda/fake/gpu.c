@@ -72,6 +72,11 @@ struct device *gpu_hosted(const struct fake_options *options)
     return device;
 }
 
+bool gpu_is_real(void)
+{
+    return false;
+}
+
 void *gpu_scratch(struct queue *queue)
 {
     return cuda_queue_of(queue)->scratch;
