@@ -115,8 +115,8 @@ void terminal_end_now(struct terminal *terminal, enum terminal_reason reason, co
     set_end(terminal, &end);
 }
 
-/* Tell the end if it is due, from the loop only. */
-static void finish(struct terminal *terminal)
+/* Report the end if it is due, from the loop only. */
+static void tell_end(struct terminal *terminal)
 {
     bool drained = terminal->out[0].fd < 0 && terminal->out[1].fd < 0;
     if (terminal->released) {
@@ -142,7 +142,7 @@ static void step(void *arg)
         terminal_end_now(terminal, TERMINAL_REFUSED, "the program on that port does not accept");
     else
         terminal->lingered = terminal->lingered || terminal->over;
-    finish(terminal);
+    tell_end(terminal);
 }
 
 /* Bytes */
@@ -215,7 +215,7 @@ static void offer_room(struct terminal *terminal)
     terminal->events.writable(terminal->events.arg);
 }
 
-/* A released terminal is destroyed only by finish, so it lives through the callbacks. */
+/* A released terminal is destroyed only by tell_end, so it lives through the callbacks. */
 static void out_event(void *arg, int fd, uint32_t epoll_events)
 {
     struct terminal *terminal = arg;
@@ -231,7 +231,7 @@ static void out_event(void *arg, int fd, uint32_t epoll_events)
         read_output(terminal, end);
     if (!terminal->released)
         terminal_watch(terminal);
-    finish(terminal);
+    tell_end(terminal);
 }
 
 /* The other end of the pipe is closed, or there is room. */
@@ -244,7 +244,7 @@ static void in_event(void *arg, int fd, uint32_t epoll_events)
     offer_room(terminal);
     if (!terminal->released)
         terminal_watch(terminal);
-    finish(terminal);
+    tell_end(terminal);
 }
 
 size_t terminal_write(struct terminal *terminal, const char *bytes, size_t size)
@@ -271,7 +271,7 @@ static void type_end_of_file(const struct terminal *terminal)
         return;
     char byte = (char)modes.c_cc[VEOF];
     if (write(fd, &byte, 1) < 0)
-        return; /* full of input that nobody reads */
+        return; /* full of input that no program reads */
 }
 
 void terminal_end_input(struct terminal *terminal)
@@ -367,7 +367,7 @@ static void control_event(void *arg, int fd, uint32_t epoll_events)
     (void)fd;
     (void)epoll_events;
     read_reports(terminal);
-    finish(terminal);
+    tell_end(terminal);
 }
 
 static void keeper_event(void *arg, int fd, uint32_t epoll_events)
@@ -382,7 +382,7 @@ static void keeper_event(void *arg, int fd, uint32_t epoll_events)
     terminal->keeper.pidfd = -1;
     if (!terminal->over)
         terminal_end_now(terminal, TERMINAL_LOST, "the terminal's keeper was killed");
-    finish(terminal);
+    tell_end(terminal);
 }
 
 int terminal_follow(struct terminal *terminal, struct error *err)

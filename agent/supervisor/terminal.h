@@ -20,7 +20,7 @@
  * TERMINAL_READ_BYTES a turn; otherwise it waits in the kernel, and the program blocks. Input that
  * the kernel does not accept stays with the caller.
  *
- * Secrets are not masked here (mask.h): whoever may open a terminal may read them.
+ * Secrets are not masked here (mask.h): a person who may open a terminal may read them.
  *
  * Sources: pty(7), ioctl_tty(2), termios(3).
  */
@@ -86,7 +86,7 @@ struct terminal_events {
 struct terminal;
 
 /* Accept a prefix of the bytes and return its size. 0 also after the end of input and the end. A
- * connection accepts none until it stands; `writable` follows. */
+ * connection accepts none before it is made; `writable` follows. */
 size_t terminal_write(struct terminal *terminal, const char *bytes, size_t size);
 
 /* No more input: of a pty, its end-of-file character if lines are edited there (else nothing); a
@@ -103,7 +103,7 @@ int terminal_resize(struct terminal *terminal, uint16_t rows, uint16_t columns, 
  * follows, unless it stays paused. */
 void terminal_hang_up(struct terminal *terminal);
 
-/* No callback follows. A terminal that has not ended is hung up and ends by itself. Takes NULL. */
+/* No callback follows. A terminal that has not ended is hung up and ends by itself. NULL is allowed. */
 void terminal_free(struct terminal *terminal);
 
 #endif

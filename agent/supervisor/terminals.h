@@ -29,7 +29,7 @@ struct terminal_place { /* where one opens; borrowed for the call */
 
 void terminals_init(struct terminals *terminals, struct loop *loop);
 
-/* Frees all, without a callback; their processes are hung up. Takes zeroed memory. */
+/* Frees all, without a callback; their processes are hung up. Zeroed memory is allowed. */
 void terminals_fini(struct terminals *terminals);
 
 /* As launcher.open_terminal and open_connection. */

@@ -19,7 +19,7 @@ struct worker_program {                    /* borrowed */
     bool terminal; /* descriptor 0 becomes its controlling terminal */
 };
 
-/* The environment with the secrets, whose values are read into `run`; in the arena. */
+/* The environment with the secrets, in the arena. Their values are read into `run`. */
 int worker_secrets_add(struct run_launch *run, const struct disk *disk, struct arena *arena,
                        const char *const **ret_envp, struct error *err);
 
