@@ -103,7 +103,8 @@ int terminal_resize(struct terminal *terminal, uint16_t rows, uint16_t columns, 
  * follows, unless it stays paused. */
 void terminal_hang_up(struct terminal *terminal);
 
-/* No callback follows. A terminal that has not ended is hung up and ends by itself. NULL is allowed. */
+/* No callback follows. A terminal that has not ended is hung up and ends by itself. NULL does
+ * nothing. */
 void terminal_free(struct terminal *terminal);
 
 #endif
