@@ -357,8 +357,11 @@ static void read_reports(struct terminal *terminal)
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     loop_unwatch(terminal->set->loop, terminal->control_fd);
-    if (size == (ssize_t)sizeof(report))
+    if (size == (ssize_t)sizeof(report) && report.version == KEEPER_REPORT_VERSION)
         set_end(terminal, &report.end);
+    else if (size > 0)
+        terminal_end_now(terminal, TERMINAL_LOST,
+                         "muster on this node is newer than its agent: restart the agent");
 }
 
 static void control_event(void *arg, int fd, uint32_t epoll_events)
@@ -381,7 +384,9 @@ static void keeper_event(void *arg, int fd, uint32_t epoll_events)
     proc_close(&terminal->keeper);
     terminal->keeper.pidfd = -1;
     if (!terminal->over)
-        terminal_end_now(terminal, TERMINAL_LOST, "the terminal's keeper was killed");
+        terminal_end_now(terminal, TERMINAL_LOST,
+                         "the terminal's keeper ended without a report: it was killed, or shim.log "
+                         "of the worker's run has why");
     tell_end(terminal);
 }
 

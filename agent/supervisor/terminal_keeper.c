@@ -57,7 +57,7 @@ static int64_t now_ms(const struct keeper *keeper)
 
 static void report(struct keeper *keeper, const struct terminal_end *end)
 {
-    struct keeper_report message = {.end = *end};
+    struct keeper_report message = {.version = KEEPER_REPORT_VERSION, .end = *end};
     if (keeper->control_fd >= 0 && !keeper->reported)
         (void)send(keeper->control_fd, &message, sizeof(message), MSG_NOSIGNAL | MSG_DONTWAIT);
     keeper->reported = true;

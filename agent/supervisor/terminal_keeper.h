@@ -2,12 +2,12 @@
  * it and a process beside a worker. The agent starts one per terminal in the worker's namespaces
  * and passes descriptors:
  *
- *   3         a socket (SOCK_SEQPACKET): a wish arrives, reports leave, its end is a hang-up
+ *   3         a socket (SOCK_SEQPACKET): a wish arrives, a report leaves, its end is a hang-up
  *   4         the pty, or
  *   4, 5, 6   standard input, output and error of the process
  *
- *            started, or no start: report
- *                   │      hang-up, own end          grace is over, worker's end, SIGUSR1
+ *                              hang-up,            grace is over,
+ *                              own end             worker's end, SIGUSR1
  *   read wish ─► spawn ─► run ─► hang up (SIGHUP) ─► kill (SIGKILL) ─► none left: report
  *
  * The keeper is the subreaper of all processes of the terminal, so that none outlives it. It sees
@@ -16,12 +16,15 @@
 #ifndef SUPERVISOR_TERMINAL_KEEPER_H
 #define SUPERVISOR_TERMINAL_KEEPER_H
 
+#include <stdint.h>
+
 #include "agent/supervisor/terminal.h"
 
 enum {
     KEEPER_CONTROL_FD = 3,
     KEEPER_FIRST_FD = 4,
     KEEPER_FDS_MAX = 3,
+    KEEPER_REPORT_VERSION = 1,
     /* One message: the flag, TERM, then the arguments (none = the shell), each with its NUL. */
     KEEPER_WISH_MAX_BYTES = TERMINAL_ARGS_MAX_BYTES + TERMINAL_TYPE_MAX_BYTES + 4,
 };
@@ -30,8 +33,11 @@ enum {
 #define KEEPER_WISH_PTY   "t"
 #define KEEPER_WISH_PIPES "p"
 
-struct keeper_report {       /* one message; agent and keeper are the same program */
-    struct terminal_end end; /* the last one */
+/* One message, the only one. It begins with its version: the agent's program may have been replaced
+ * by a newer one, which is then its keepers' program, since the agent was started. */
+struct keeper_report {
+    uint32_t version; /* KEEPER_REPORT_VERSION */
+    struct terminal_end end;
 };
 
 /* `dir`: the absolute path of the run directory. 0 when the end was reported. */
