@@ -25,7 +25,7 @@ enum agent_action_kind {
 enum agent_answer_kind {
     AGENT_ANSWER_HELLO,    /* generation, assignment */
     AGENT_ANSWER_JOIN,     /* ready, generation, stop; assignment when ready */
-    AGENT_ANSWER_WATCH,    /* generation, stop, grace_ms, leave_ms */
+    AGENT_ANSWER_WATCH,    /* generation, stop, grace_ms, leave_ms; assignment when it stops */
     AGENT_ANSWER_PROGRESS, /* nothing */
     AGENT_ANSWER_LOST_PEERS,
 };

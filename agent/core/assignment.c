@@ -14,7 +14,8 @@ struct assignment *assignment_new(void)
         return NULL;
     arena_init(&a->arena, ASSIGNMENT_MAX_BYTES);
     a->references = 1;
-    a->master_addr = a->token = a->resume_from = a->job_name = a->tenant = a->workdir = "";
+    a->master_addr = a->token = a->resume_from = a->stop_reason = a->job_name = a->tenant =
+        a->workdir = "";
     a->checkpoint_dir = a->checkpoint_every = "";
     a->secrets_error = "";
     a->command = no_command;

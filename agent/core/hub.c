@@ -190,6 +190,8 @@ static void settle_watch(struct agent_worker *worker, struct agent_actions *ret)
     if (worker->assignment && worker->assignment->grace_ms > 0)
         action->answer.grace_ms = worker->assignment->grace_ms;
     action->answer.leave_ms = worker->assignment ? worker->assignment->leave_ms : 0;
+    if (stop && worker->assignment)
+        action->assignment = assignment_hold(worker->assignment);
 }
 
 void agent_hub_settle(struct agent_worker *worker, struct agent_actions *ret)

@@ -19,6 +19,7 @@ struct report_place { /* for a program to find itself */
     const struct assignment *assignment;
     uint64_t generation;
     const char *latest; /* checkpoint, "" = none */
+    uint64_t latest_step;
     struct report_stop stop;
     int beat_ms, line_bytes;
 };

@@ -98,10 +98,8 @@ static void on_committed(void *arg, const struct error *err, const ProtobufCMess
         call_fail(call, err);
         return;
     }
-    if (r && call->path) {
-        (void)str_copy(r->latest, sizeof(r->latest), call->path);
-        r->latest_step = call->step;
-    }
+    if (r && call->path)
+        reporter_committed(r, call->path, call->step);
     if (r && call->peer && call->path)
         say_prune(call, (const Muster__CommitCheckpointAnswer *)answer);
     else if (r)

@@ -39,8 +39,8 @@ static void on_latest(const struct report_said *said)
     buf_init(&out, LINES_BYTES);
     report_open(&out, said->line->id);
     report_put_text(&out, "path", place.latest);
-    if (said->r->latest[0])
-        report_put_count(&out, "step", said->r->latest_step);
+    if (place.latest[0])
+        report_put_count(&out, "step", place.latest_step);
     else
         report_put_text(&out, "step", "");
     report_close(&out);

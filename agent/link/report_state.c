@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "common/base/str.h"
+
 const struct agent_worker *reporter_worker(const struct reporter *r, struct error *err)
 {
     const struct report_events *events = &r->all->events;
@@ -22,22 +24,46 @@ uint64_t reporter_generation(const struct agent_worker *worker)
     return worker->memory.generation ? worker->memory.generation : worker->assignment->generation;
 }
 
+static const char *stop_reason(const struct assignment *assignment)
+{
+    if (!assignment->stop)
+        return "this worker is not wanted on this node any more";
+    return assignment->stop_reason[0] ? assignment->stop_reason
+                                      : "the coordinator asks this worker to stop";
+}
+
 static struct report_stop stop_of(const struct reporter *r, const struct agent_worker *worker)
 {
-    bool stop = worker->state == AGENT_WORKER_STOPPING;
-    return (struct report_stop){.stop = stop,
+    return (struct report_stop){.stop = worker->state == AGENT_WORKER_STOPPING,
                                 .grace_ms = worker->kill_at_ms - loop_now_ms(r->all->loop),
-                                .reason = worker->assignment->stop
-                                              ? "the coordinator asks this worker to stop"
-                                              : "this worker is not wanted on this node any more"};
+                                .reason = stop_reason(worker->assignment)};
+}
+
+void reporter_committed(struct reporter *r, const char *path, uint64_t step)
+{
+    struct error err = {0};
+    const struct agent_worker *worker = reporter_worker(r, &err);
+    (void)str_copy(r->latest, sizeof(r->latest), path);
+    (void)str_copy(r->before_latest, sizeof(r->before_latest),
+                   worker ? worker->assignment->resume_from : "");
+    r->latest_step = step;
+}
+
+/* The newest checkpoint of the job is in the assignment, which says so a little later than the
+ * answer to a commit of this worker. */
+static bool has_newest(const struct reporter *r, const struct assignment *assignment)
+{
+    return r->latest[0] && strcmp(assignment->resume_from, r->before_latest) == 0;
 }
 
 struct report_place reporter_place(const struct reporter *r, const struct agent_worker *worker)
 {
+    bool newest = has_newest(r, worker->assignment);
     return (struct report_place){
         .assignment = worker->assignment,
         .generation = reporter_generation(worker),
-        .latest = r->latest[0] ? r->latest : worker->assignment->resume_from,
+        .latest = newest ? r->latest : worker->assignment->resume_from,
+        .latest_step = newest ? r->latest_step : worker->assignment->resume_step,
         .stop = stop_of(r, worker),
         .beat_ms = REPORT_BEAT_MS,
         .line_bytes = LINES_BYTES,

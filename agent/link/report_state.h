@@ -45,11 +45,12 @@ struct reporter { /* one worker */
     int64_t saved_ms;                 /* waits for checkpoints since the last step */
     char latest[REPORT_PATH_MAX + 1]; /* newest checkpoint that it reported, "" = none */
     uint64_t latest_step;
-    int64_t stepped_ms, typical_ms; /* the last step; mean time of one, 0 = unknown */
-    int64_t busy_until_ms;          /* no step is expected before */
-    bool quiet;                     /* no step for too long: reported each second */
-    struct loop_timer watch;        /* for that */
-    struct buf stacks;              /* being collected */
+    char before_latest[REPORT_PATH_MAX + 1]; /* resume_from of the assignment at that time */
+    int64_t stepped_ms, typical_ms;          /* the last step; mean time of one, 0 = unknown */
+    int64_t busy_until_ms;                   /* no step is expected before */
+    bool quiet;                              /* no step for too long: reported each second */
+    struct loop_timer watch;                 /* for that */
+    struct buf stacks;                       /* being collected */
     struct loop_timer stacks_timer;
     pid_t stacks_pid;                   /* the process of the last part of them */
     char where[WAIT_OPERATION_MAX + 1]; /* innermost frame of them; "" = unknown */
@@ -80,6 +81,9 @@ const struct agent_worker *reporter_worker(const struct reporter *r, struct erro
 /* The generation that it is in. */
 uint64_t reporter_generation(const struct agent_worker *worker);
 struct report_place reporter_place(const struct reporter *r, const struct agent_worker *worker);
+
+/* It has registered this checkpoint. */
+void reporter_committed(struct reporter *r, const char *path, uint64_t step);
 
 void reporter_drop(struct reporter *r, uint64_t count);
 void reporter_say(struct reporter *r, struct lines_peer *peer, struct buf *out);

@@ -186,6 +186,8 @@ static int fill_assignment(struct assignment *a, const Muster__Assignment *m,
     a->master_port = (uint16_t)m->master_port;
     a->token = copy(a, m->token, &failed);
     a->resume_from = copy(a, m->resume_from, &failed);
+    a->resume_step = m->resume_step;
+    a->stop_reason = copy(a, m->stop_reason, &failed);
     if (m->secret.len)
         memcpy(a->secret, m->secret.data, m->secret.len);
     a->secret_bytes = (int)m->secret.len;

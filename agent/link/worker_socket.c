@@ -341,6 +341,8 @@ static void answer_watch(struct rpc_call *call, const struct agent_action *actio
     answer.stop = action->answer.stop;
     answer.grace_ms = action->answer.grace_ms;
     answer.leave_ms = action->answer.leave_ms;
+    if (action->assignment)
+        answer.reason = rpc_text(action->assignment->stop_reason);
     rpc_call_answer(call, &answer.base);
 }
 

@@ -119,7 +119,9 @@ void call_cancel_job(struct service *service, struct service_call *call,
     struct event event = {
         .kind = EVENT_JOB_CANCEL,
         .request = call->id,
-        .job_cancel = {.id = job->id, .reason = message->reason},
+        .job_cancel = {.id = job->id,
+                       .reason = message->reason,
+                       .user = call->caller ? call->caller->name : NULL},
     };
     service->options.host.step(service->options.host.self, &event);
 }

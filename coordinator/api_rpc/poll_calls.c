@@ -2,10 +2,12 @@
  * once, until the agent has it, so an answer stays small whatever a node runs. */
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
 #include "coordinator/api_rpc/intake.h"
 #include "coordinator/api_rpc/node_calls.h"
+#include "coordinator/api_rpc/scope.h"
 #include "coordinator/api_rpc/secret_delivery.h"
 #include "coordinator/api_rpc/service_answer.h"
 #include "coordinator/api_rpc/service_state.h"
@@ -15,6 +17,8 @@
 #include "coordinator/api_rpc/wire.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/model/assignment.h"
+#include "coordinator/model/reason.h"
+#include "coordinator/model/stop_reason.h"
 #include "coordinator/rendezvous/secret.h"
 
 enum {
@@ -159,6 +163,18 @@ static bool fill_group(struct poll *poll, const struct assignment *from, Muster_
     return true;
 }
 
+static char *wire_stop_reason(struct poll *poll, const struct assignment *from)
+{
+    char why[STOP_REASON_MAX + 1];
+    struct buf shown;
+    buf_init(&shown, STOP_REASON_MAX * 2);
+    worker_stop_reason(service_cluster(poll->service), from->job, from->worker, why);
+    reason_show(why, from->job->spec->tenant, scope_others, &shown);
+    char *ret = buf_failed(&shown) ? NULL : arena_strdup(poll->arena, buf_cstr(&shown));
+    buf_fini(&shown);
+    return ret;
+}
+
 static Muster__Assignment *wire_assignment(struct poll *poll, const struct assignment *from)
 {
     Muster__Assignment *ret = arena_alloc(poll->arena, sizeof(*ret));
@@ -177,8 +193,12 @@ static Muster__Assignment *wire_assignment(struct poll *poll, const struct assig
     ret->restarts = (uint32_t)from->job->restarts;
     ret->stacks_wall_ms = from->job->stacks_wall_ms;
     const struct checkpoint *last = job_last_checkpoint(from->job);
-    if (last)
+    if (last) {
         ret->resume_from = rpc_text(last->path);
+        ret->resume_step = last->step;
+    }
+    if (from->stop && !(ret->stop_reason = wire_stop_reason(poll, from)))
+        return NULL;
     if (from->group->generation == 0)
         return ret;
     return fill_group(poll, from, ret) ? ret : NULL;

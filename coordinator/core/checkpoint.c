@@ -181,6 +181,16 @@ static bool is_repeat(const struct step *step, const struct job *job)
            known->step == checkpoint->step;
 }
 
+/* Programs that report may ask their agents for the newest checkpoint at any time. libworker's do
+ * not. */
+static bool any_reports(const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].reports)
+            return true;
+    return false;
+}
+
 void checkpoint_commit(struct step *step)
 {
     struct error err = {0};
@@ -203,6 +213,8 @@ void checkpoint_commit(struct step *step)
             insert_checkpoint(job, &checkpoint);
             record_checkpoint(step, job, &checkpoint);
             step_store(step, job);
+            if (!job->current.joined || any_reports(job))
+                step_reassign_group(step, job, &job->current);
         }
         paths = step->event->request ? list_surplus(job) : NULL;
     }

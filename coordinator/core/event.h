@@ -94,6 +94,7 @@ struct event {
         struct {
             const char *id;
             const char *reason;
+            const char *user; /* who asked; NULL = unknown */
         } job_cancel;
         struct {
             const char *job, *node;

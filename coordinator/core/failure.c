@@ -145,6 +145,7 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
 static void describe_leaving(const struct step *step, const struct job *job,
                              const struct node *node, bool freed, struct reason *ret)
 {
+    const char *why = node_drain_why(node);
     char to[REASON_NAME_MAX] = "";
     if (freed)
         (void)reason_name_job(cluster_job(step->cluster, job->beneficiary), job->beneficiary, to);
@@ -156,7 +157,8 @@ static void describe_leaving(const struct step *step, const struct job *job,
     else if (freed)
         reason_set(ret, REASON_SCALED, "it was scaled down: node %s is given back", node->name);
     else
-        reason_set(ret, REASON_NODE_DRAINED, "node %s is being emptied", node->name);
+        reason_set(ret, REASON_NODE_DRAINED, "node %s is being emptied%s%.300s", node->name,
+                   *why ? ": " : "", why);
     (void)str_copy(ret->node, sizeof(ret->node), node->name);
 }
 

@@ -119,9 +119,10 @@ void job_cancel(struct step *step)
         return;
     }
     if (!job_state_ended(job->state) && !job->cancel_requested) {
-        const char *why = step->event->job_cancel.reason;
+        const char *why = step->event->job_cancel.reason, *user = step->event->job_cancel.user;
         struct reason reason;
-        reason_set(&reason, REASON_CANCELLED, "asked to end%s%.400s", why && why[0] ? ": " : "",
+        reason_set(&reason, REASON_CANCELLED, "asked to end%s%.64s%s%.300s",
+                   user && user[0] ? " by " : "", user ? user : "", why && why[0] ? ": " : "",
                    why ? why : "");
         job->cancel_requested = true;
         if (job->state != JOB_STOPPING)

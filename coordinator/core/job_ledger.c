@@ -23,7 +23,7 @@ static enum ledger_phase stopping_phase(const struct job *job)
 static enum ledger_phase running_phase(const struct job *job)
 {
     /* Without reported steps the end of a recovery is unknown. */
-    if (job->broken_at_ms && job->current.joined && job->ledger.best_step)
+    if (job->broken_at_ms && job->ledger.best_step)
         return LEDGER_RECOVERY;
     return job->step < job->ledger.best_step ? LEDGER_REWORK : LEDGER_PRODUCTIVE;
 }
@@ -65,6 +65,12 @@ bool job_ledger_follow(struct job *job, int64_t now_ms)
     if (job_state_ended(job->state))
         ledger_close(ledger);
     return moved;
+}
+
+void job_ledger_started(struct job *job, int64_t now_ms, int64_t wall_ms)
+{
+    ledger_charge(&job->ledger, now_ms);
+    ledger_started(&job->ledger, wall_ms - job->running_wall_ms);
 }
 
 void job_ledger_restored(struct job *job, int64_t now_ms, int64_t wall_ms)

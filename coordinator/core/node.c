@@ -21,7 +21,6 @@
 static enum node_state settle_requested_state(const struct node *node, const char *why,
                                               struct reason *ret)
 {
-    static const char emptying[] = "being emptied by an administrator";
     bool empty = map_first(&node->jobs) == NULL;
     if (!node->want_drain) {
         reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : "cordoned by an administrator");
@@ -29,10 +28,10 @@ static enum node_state settle_requested_state(const struct node *node, const cha
         return NODE_CORDONED;
     }
     if (!empty) {
-        reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : emptying);
+        reason_set(ret, REASON_ADMINISTRATOR, "%s", *why ? why : NODE_EMPTYING);
         return NODE_DRAINING;
     }
-    bool given = node->state == NODE_DRAINING && strcmp(node->reason.text, emptying) != 0 &&
+    bool given = node->state == NODE_DRAINING && strcmp(node->reason.text, NODE_EMPTYING) != 0 &&
                  strcmp(node->reason.kind, reason_name(REASON_ADMINISTRATOR)) == 0;
     if (!*why && given)
         why = node->reason.text;

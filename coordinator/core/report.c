@@ -7,6 +7,7 @@
 #include "common/base/str.h"
 #include "coordinator/core/answer.h"
 #include "coordinator/core/dirty_set.h"
+#include "coordinator/core/job_ledger.h"
 #include "coordinator/core/lease.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/node_state.h"
@@ -101,16 +102,32 @@ static void apply_saved(struct job *job, const struct worker_report *report)
         ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
 }
 
+/* No process of the gang has completed a step. One that joins has started by then; one that only
+ * reports shows by its first step that it has. */
+static bool is_starting(const struct job *job)
+{
+    const struct group *group = &job->current;
+    if (job->state != JOB_RUNNING || group->joined)
+        return false;
+    for (int rank = 0; rank < group->world; rank++)
+        if (job_worker(job, group->members[rank])->step)
+            return false;
+    return true;
+}
+
 static void apply_progress(struct step *step, struct job *job, struct worker *worker,
                            const struct worker_report *report)
 {
     const struct group *group = &job->current;
+    bool first = report->step > 0 && is_starting(job);
     if (report->step > worker->step)
         worker->step = report->step;
     bool member = group->published && group_rank_of(group, worker->uid) >= 0 &&
                   (!worker->aware || report->generation == group->generation);
     if (!member)
         return;
+    if (first)
+        job_ledger_started(job, step->now_ms, step->wall_ms);
     if (report->total_steps && report->total_steps != job->total_steps) {
         job->total_steps = report->total_steps;
         step_show(step, job);

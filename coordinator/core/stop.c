@@ -13,19 +13,13 @@
 #include "coordinator/model/gang.h"
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
+#include "coordinator/model/stop_reason.h"
 
-/* Why it was asked to stop: the situation of its node or its job. */
 static void describe_stop(const struct step *step, const struct job *job,
                           const struct worker *worker, struct reason *ret)
 {
-    const struct node *node = cluster_node(step->cluster, worker->node);
-    const char *why = "the gang continues without it";
-    if (job->state == JOB_PREEMPTING || job->state == JOB_STOPPING || job->state == JOB_RESTARTING)
-        why = job->reason.text;
-    else if (worker->leaving)
-        why = "its node is given back";
-    else if (node && node->want_drain)
-        why = "its node is being emptied";
+    char why[STOP_REASON_MAX + 1];
+    worker_stop_reason(step->cluster, job, worker, why);
     reason_set(ret, REASON_STOPPED, "rank %d was asked to stop (%.300s): %s", worker->rank, why,
                worker->exit.text);
 }
@@ -122,9 +116,9 @@ void worker_end(struct step *step, struct job *job, struct worker *worker,
     if (!worker->exit.wall_ms)
         worker->exit.wall_ms = step->wall_ms;
     job_worker_gone(step->cluster, job, worker);
+    describe_end(step, job, worker, &reason);
     if (worker->leaving && !any_worker_leaves(job) && job->state != JOB_PREEMPTING)
         job->beneficiary[0] = 0;
-    describe_end(step, job, worker, &reason);
     struct record *record = step_record(step, "worker_exited", job, worker->node, &reason);
     if (!worker_finished(worker) && !worker->should_stop)
         reason_output(&record->reason, worker->exit.last_output);

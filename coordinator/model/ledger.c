@@ -117,6 +117,12 @@ void ledger_saved(struct ledger *ledger, int64_t ms)
         move_ms(&ledger->ms[first], &ledger->ms[LEDGER_CHECKPOINT], &ms);
 }
 
+void ledger_started(struct ledger *ledger, int64_t ms)
+{
+    if (ms > 0 && ledger->open && phase_trains(ledger->phase))
+        move_ms(&ledger->ms[ledger->phase], &ledger->ms[LEDGER_START], &ms);
+}
+
 void ledger_shift(struct ledger *ledger, int64_t by_ms)
 {
     ledger->begun_ms += by_ms;

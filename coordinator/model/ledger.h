@@ -79,6 +79,10 @@ void ledger_close(struct ledger *ledger);
 /* The program paused this long to save: move the time from productive or rework to checkpoint. */
 void ledger_saved(struct ledger *ledger, int64_t ms);
 
+/* The first step of a program is done, which has been running for this long: move the time from
+ * productive or rework to start. Call ledger_charge first. */
+void ledger_started(struct ledger *ledger, int64_t ms);
+
 /* The monotonic clock was replaced: shift all times. */
 void ledger_shift(struct ledger *ledger, int64_t by_ms);
 

@@ -97,6 +97,8 @@ struct node {
     bool shrunk;             /* it registered with less than its workers use */
 };
 
+#define NODE_EMPTYING "being emptied by an administrator" /* its reason, if none was given */
+
 void node_free(struct node *node); /* NULL is allowed */
 
 /* True if `incarnation` is an earlier agent of the node, which is fenced. */

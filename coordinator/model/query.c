@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/reason.h"
 
 bool worker_living(const struct worker *worker)
 {
@@ -63,6 +64,14 @@ const char *node_label(const struct node *node, const char *key)
         if (strcmp(node->labels[i].key, key) == 0)
             return node->labels[i].value;
     return strcmp(key, "node") == 0 ? node->name : NULL;
+}
+
+const char *node_drain_why(const struct node *node)
+{
+    bool given = node->want_drain && node->state == NODE_DRAINING &&
+                 strcmp(node->reason.kind, reason_name(REASON_ADMINISTRATOR)) == 0 &&
+                 strcmp(node->reason.text, NODE_EMPTYING) != 0;
+    return given ? node->reason.text : "";
 }
 
 bool node_usable(const struct node *node)

@@ -19,6 +19,8 @@ const char *job_topology_value(const struct cluster *cluster, const struct job *
 
 /* The value of the node's label, or NULL. The label "node" is the node's name. */
 const char *node_label(const struct node *node, const char *key);
+/* Why it is drained, in the words of the administrator; "" = none, or it is not drained. */
+const char *node_drain_why(const struct node *node);
 bool node_usable(const struct node *node); /* its workers may continue; NULL is not usable */
 
 bool group_all_finished(const struct job *job, const struct group *group);

@@ -20,6 +20,7 @@
 
 enum {
     SESSION_PATH_MAX = CHECKPOINT_PATH_MAX,
+    SESSION_WHY_MAX = 400,
     SESSION_METRIC_NAME_MAX = METRIC_NAME_MAX + 1,
     /* How long a member may need to its step boundary before its collectives are aborted, unless
      * the coordinator knows that all members are present and sets a longer time. */
@@ -65,6 +66,8 @@ struct session_ops {
     int (*commit)(struct session *, bool done, const struct checkpoint_claim *, struct error *);
     /* Send what is waiting (bounded) and end. */
     void (*free)(struct session *);
+    /* Why the job was asked to stop, as a sentence; "" = not known. May be NULL. */
+    void (*why)(struct session *, char ret[SESSION_WHY_MAX + 1]);
 };
 
 struct session {

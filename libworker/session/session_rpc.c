@@ -7,6 +7,7 @@
  * The training thread and the saver's thread call the slots, the loop's thread makes the calls;
  * shared data is under `lock`.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -62,6 +63,7 @@ static void take_news(struct session_rpc *s, const Muster__WorkerWatchAnswer *an
         if (!s->stopping || stop_at_ms < s->stop_at_ms)
             s->stop_at_ms = stop_at_ms;
         s->stopping = true;
+        (void)snprintf(s->why, sizeof(s->why), "%s", answer->reason);
     }
     bool newer = answer->generation > s->target;
     if (newer)
@@ -126,6 +128,14 @@ static bool slot_stopping(struct session *session, int64_t *ret_grace_ms)
     (void)pthread_mutex_unlock(&s->lock);
     *ret_grace_ms = left_ms > 0 ? left_ms : 0;
     return stopping;
+}
+
+static void slot_why(struct session *session, char ret[SESSION_WHY_MAX + 1])
+{
+    struct session_rpc *s = of(session);
+    (void)pthread_mutex_lock(&s->lock);
+    (void)snprintf(ret, SESSION_WHY_MAX + 1, "%s", s->why);
+    (void)pthread_mutex_unlock(&s->lock);
 }
 
 static bool interrupted(const struct session_rpc *s)
@@ -307,7 +317,7 @@ static void slot_free(struct session *session)
 
 static const struct session_ops ops = {slot_join,        slot_target,    slot_stopping,
                                        session_progress, session_metric, session_lost,
-                                       slot_commit,      slot_free};
+                                       slot_commit,      slot_free,      slot_why};
 
 static int hello(struct session_rpc *s, struct error *err)
 {

@@ -37,7 +37,8 @@ struct session_rpc {
     uint64_t generation; /* joined last */
     uint64_t target;     /* newest known one */
     bool stopping;
-    int64_t stop_at_ms; /* wall clock: when the grace is over */
+    int64_t stop_at_ms;            /* wall clock: when the grace is over */
+    char why[SESSION_WHY_MAX + 1]; /* it is stopping; "" = not known */
     int64_t step, total_steps;
     bool dirty;                     /* step or metrics wait to be sent */
     bool posted;                    /* session_send_soon is on its way to the loop */

@@ -99,13 +99,15 @@ static bool end_together(struct wk_context *ctx)
 
 static bool stop(struct wk_context *ctx)
 {
+    char why[STOP_WHY_MAX + 1];
     struct error err = {0};
     (void)save_last(ctx, NULL);
     /* torchrun and mpirun end all ranks with the first one that ends, and one of them is saving. */
     if (!ctx->session && ctx->group.comm)
         (void)wk_barrier(ctx->group.comm, NULL);
-    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld",
-                    (long long)ctx->state.numbers.step);
+    stop_why(ctx, why);
+    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld%s",
+                    (long long)ctx->state.numbers.step, why);
     (void)context_fail(ctx, &err);
     return false;
 }
@@ -113,11 +115,13 @@ static bool stop(struct wk_context *ctx)
 /* The state continues on the other ranks; no rank waits for a checkpoint of this generation. */
 static bool leave(struct wk_context *ctx)
 {
+    char why[STOP_WHY_MAX + 1];
     struct error err = {0};
     if (ctx->saving.saver)
         saver_cancel(ctx->saving.saver);
-    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld, the others go on",
-                    (long long)ctx->state.numbers.step);
+    stop_why(ctx, why);
+    (void)error_set(&err, WK_ESTOPPED, "asked to stop after step %lld, the others go on%s",
+                    (long long)ctx->state.numbers.step, why);
     (void)context_fail(ctx, &err);
     return false;
 }

@@ -1,5 +1,7 @@
 #include "libworker/step/stop.h"
 
+#include <stdio.h>
+
 #include "libworker/step/clock.h"
 #include "libworker/step/context.h"
 #include "libworker/step/signal.h"
@@ -10,6 +12,14 @@ bool stop_requested(struct wk_context *ctx)
     if (ctx->session && ctx->session->ops->stopping(ctx->session, &grace_ms))
         return true;
     return signal_count() > ctx->stop.signals_seen;
+}
+
+void stop_why(struct wk_context *ctx, char ret[STOP_WHY_MAX + 1])
+{
+    char why[SESSION_WHY_MAX + 1] = "";
+    if (ctx->session && ctx->session->ops->why)
+        ctx->session->ops->why(ctx->session, why);
+    (void)snprintf(ret, STOP_WHY_MAX + 1, "%s%s", why[0] ? ": " : "", why);
 }
 
 bool stop_superseded(struct wk_context *ctx)

@@ -10,7 +10,10 @@
 
 #include "libworker/step/consensus.h"
 
-enum { STOP_GRACE_MS = 10000 }; /* after a stop signal that came without a grace time */
+enum {
+    STOP_GRACE_MS = 10000, /* after a stop signal that came without a grace time */
+    STOP_WHY_MAX = 402,
+};
 
 struct wk_context;
 
@@ -25,6 +28,9 @@ struct stop {
 
 /* This rank was asked to stop. */
 bool stop_requested(struct wk_context *ctx);
+
+/* ": " and why, or "" if it is not known: for the end of a sentence. */
+void stop_why(struct wk_context *ctx, char ret[STOP_WHY_MAX + 1]);
 
 /* The request cannot wait any longer: half of its grace is over. */
 bool stop_presses(struct wk_context *ctx);

@@ -114,7 +114,7 @@ def test_a_program_is_asked_to_stop_and_saves_within_its_grace(cluster, program,
     ended = cluster.wait_state(job, "cancelled", seconds=20)
     assert ended["last_checkpoint"]["path"] == f"{folder}/last" and int(ended["last_checkpoint"]["step"]) == 7
     stop, saved = lines(cluster, job)
-    assert stop["event"] == "stop" and 5 < stop["grace_s"] <= 10 and "stop" in stop["reason"]
+    assert stop["event"] == "stop" and 5 < stop["grace_s"] <= 10 and stop["reason"].startswith("asked to end")
     assert saved == {"id": 3, "prune": []}
 
 
@@ -141,6 +141,83 @@ def test_a_drained_program_goes_on_from_what_it_saved(make_cluster, program, tmp
     assert first == {"begins": 0, "resume": None}
     assert second["begins"] > 5 and second["resume"].endswith(f"/{second['begins']}")
     assert int(ended["step"]) == 60 and int(ended["restarts"]) <= 1
+
+
+ASKED = '''
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+place = report.ask("hello", elastic=ELASTIC)
+if ELASTIC:
+    report.ask("join", generation=place["generation"], step=0)
+report.note("step", step=1)
+print(json.dumps({"reason": report.event("stop")["reason"], "asked": report.ask("should_stop")["reason"]}), flush=True)
+'''
+
+
+@pytest.mark.parametrize("how", ["cancelled", "drained", "scaled down", "out of time", "preempted"])
+def test_a_program_is_told_why_it_is_to_stop(make_cluster, program, how):
+    cluster = make_cluster(nodes=2)
+    elastic = how == "scaled down"
+    flags = {"out of time": ["--max-runtime", "2s"], "preempted": ["--priority", "low"]}.get(how, [])
+    job = cluster.submit("-N", "1..2" if elastic else "2", *flags, "--", *program(ASKED.replace("ELASTIC", str(elastic))))
+    wait_for("steps", 20, lambda: all(int(worker["step"] or 0) for worker in cluster.job(job)["workers"]) and int(cluster.job(job)["world"]) == 2)
+    if how == "cancelled":
+        cluster.muster("cancel", "--reason", "wrong data", job, check=True)
+    elif how == "drained":
+        cluster.muster("drain", "node1", "--reason", "new disk", check=True)
+    elif elastic:
+        cluster.muster("scale", job, "1", check=True)
+    elif how == "preempted":
+        cluster.submit("-N", "2", "--name", "urgent", "--priority", "high", "--", "true")
+    said = wait_for("the reason", 20, lambda: lines(cluster, job))[0]
+    assert said["reason"] == said["asked"]
+    assert {"cancelled": "asked to end", "drained": "node node1 is being emptied: new disk", "scaled down": "the job was scaled down, and node node",
+            "out of time": "ran longer than its max_runtime", "preempted": "preempted by job j2 (urgent), which has a higher priority"}[how] in said["reason"], said
+    assert ("wrong data" in said["reason"]) == (how == "cancelled")
+
+
+def test_a_rank_knows_of_the_checkpoint_that_another_has_saved(make_cluster, program, tmp_path):
+    cluster = make_cluster(nodes=2)
+    folder = tmp_path / "ckpt"
+    job = cluster.submit("-N", "2", "--checkpoint", folder, "--", *program('''
+        rank, seen = report.ask("hello")["rank"], []
+        if rank == 0:
+            for step in (10, 20):
+                path = os.environ["MUSTER_CHECKPOINT_DIR"] + f"/{step}"
+                os.makedirs(path)
+                while "error" in report.ask("checkpoint", path=path, step=step):
+                    time.sleep(0.1)             # the other rank has not begun yet
+                report.ask("get", key=f"seen/{step}", wait_s=20)
+        for step in (10, 20) if rank == 1 else (20,):
+            until = time.monotonic() + 10
+            latest = report.ask("latest")
+            while latest["step"] != step and time.monotonic() < until:
+                time.sleep(0.02)
+                latest = report.ask("latest")
+            seen.append([latest["step"], os.path.basename(latest["path"] or "")])
+            report.ask("put", key=f"seen/{step}", value="yes")
+            if step == 20 and rank == 1:        # its own comes after that of the other, and that of the other after its own
+                path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/30"
+                os.makedirs(path)
+                report.ask("checkpoint", path=path, step=30)
+                seen.append(report.ask("latest")["step"])
+        print(json.dumps({"rank": rank, "seen": seen}), flush=True)
+    '''))
+    cluster.wait_state(job, "succeeded", seconds=40)
+    told = {line["rank"]: line["seen"] for line in lines(cluster, job)}
+    assert told == {0: [[20, "20"]], 1: [[10, "10"], [20, "20"], 30]}
+
+
+def test_what_a_program_does_before_its_first_step_is_its_start(cluster, program):
+    job = cluster.submit("--", *program('''
+        report.ask("hello")
+        time.sleep(4)
+        for step in range(1, 11):
+            report.ask("step", step=step)
+            time.sleep(0.1)
+    '''))
+    ledger = cluster.wait_state(job, "succeeded", seconds=30)["ledger"]
+    assert ledger["start"] > 3.9 and 0.5 < ledger["productive"] < 3, ledger
 
 
 def test_progress_keeps_a_killed_program_from_being_a_crash_loop(cluster, program):

@@ -178,8 +178,9 @@ static void fake_free(struct session *session)
     free(session);
 }
 
-static const struct session_ops ops = {fake_join,   fake_target, fake_stopping, fake_progress,
-                                       fake_metric, fake_lost,   fake_commit,   fake_free};
+static const struct session_ops ops = {fake_join,     fake_target, fake_stopping,
+                                       fake_progress, fake_metric, fake_lost,
+                                       fake_commit,   fake_free,   NULL};
 
 struct session *fake_session(struct fake_cluster *cluster, int worker)
 {

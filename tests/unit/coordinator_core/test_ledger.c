@@ -137,6 +137,33 @@ Test(ledger, a_restart_costs_recovery_and_the_steps_it_does_again)
     cr_expect_eq(ledger_read(&story_job(&s, "j2")->ledger, s.now_ms + 99999, ms), 18000);
 }
 
+/* Its processes run, and import what they need: that is known to be its start when a step is. */
+Test(ledger, what_a_reporting_program_does_before_its_first_step_is_its_start)
+{
+    const struct story_spec one = {.name = "one", .nodes_min = 1, .nodes_max = 1, .restart_max = 5};
+    s.unaware = true;
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &one);
+    story_follow(&s);
+    pass(UNAWARE_AFTER_MS);
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    pass(5000);
+    EXPECT_JOB("j1", 0, UNAWARE_AFTER_MS, 5000);
+    story_progress(&s, "j1", 1);
+    EXPECT_JOB("j1", 0, UNAWARE_AFTER_MS + 5000, 0);
+    pass(3000);
+    story_progress(&s, "j1", 2);
+    EXPECT_JOB("j1", 0, UNAWARE_AFTER_MS + 5000, 3000);
+    story_exit(&s, "j1", 0, 1);
+    story_follow(&s);
+    pass(UNAWARE_AFTER_MS);
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    pass(5000);
+    story_progress(&s, "j1", 1);
+    pass(500);
+    EXPECT_JOB("j1", 0, UNAWARE_AFTER_MS + 5000, 3000, 0, 500, UNAWARE_AFTER_MS + 5000);
+}
+
 Test(ledger, survivors_lose_no_step_and_do_none_again)
 {
     const struct story_spec pair = {.name = "pair", .nodes_min = 1, .nodes_max = 2};

@@ -41,6 +41,8 @@ static void settle_watch(struct hub *hub)
     answer.stop = hub->stop && !hub->stop_by_join;
     answer.grace_ms = GRACE_MS;
     answer.leave_ms = hub->leave_ms;
+    if (answer.stop)
+        answer.reason = (char *)(uintptr_t) "out of time";
     hub->watch = 0;
     rpc_call_answer(call, &answer.base);
 }

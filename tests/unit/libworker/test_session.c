@@ -138,6 +138,7 @@ static void a_stop_ends_waiting(void)
 {
     struct hub hub;
     struct joining joining;
+    char why[SESSION_WHY_MAX + 1] = "";
     int64_t grace_ms = 0;
     hub_start(&hub, 1);
     LOCKED(&hub, hub.membership_ready = true);
@@ -150,6 +151,8 @@ static void a_stop_ends_waiting(void)
     CHECK(joining.code == WK_ESTOPPED);
     CHECK(session->ops->stopping(session, &grace_ms));
     CHECK(grace_ms > 0 && grace_ms <= GRACE_MS);
+    session->ops->why(session, why);
+    CHECK(strcmp(why, "out of time") == 0);
     session->ops->free(session);
     hub_end(&hub);
 }
