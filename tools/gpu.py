@@ -175,7 +175,7 @@ def wheels_of(python):
 
 
 REAL_TARGETS = ["worker", "worker-cuda", "gpu_table", "gpu_products", "gpu_attention", "gpu_optim", "gpu_elements", "gpu_train",
-                "bench_gpu_train", "bench_gpu_pieces", "bench_gpu_roofs"]
+                "cuda_attention_gpu", "bench_gpu_train", "bench_gpu_pieces", "bench_gpu_roofs"]
 FAKE_TARGETS = ["worker", "fake_module", "cuda_table", "cuda_products", "numeric_cuda_optim", "cuda_train",
                 "bench_gpu_train", "bench_gpu_pieces", "gpu_roofs_fake"]
 
@@ -194,6 +194,8 @@ def configure(gpu, python):
     for folder in wheels:
         if (folder / "lib/libnccl.so.2").exists():
             gpu.env.setdefault("MUSTER_NCCL", str(folder / "lib/libnccl.so.2"))
+        if (folder / "lib/libcudnn.so.9").exists():
+            gpu.env.setdefault("MUSTER_CUDNN", str(folder / "lib/libcudnn.so.9"))
     return ["cmake", "-S", str(ROOT), "-B", str(gpu.build), *generator, "-DCMAKE_C_COMPILER=gcc", "-DCMAKE_BUILD_TYPE=Release",
             "-DMUSTER_CONTROL_PLANE=OFF", "-DMUSTER_CUDA=on", f"-DMUSTER_CUDA_ARCHS={gpu.machine['arch']}"]
 
@@ -238,6 +240,7 @@ def kernels(gpu, report):
     one_test(gpu, report, "kernels", "optimizers", [gpu.program("gpu_optim", "numeric_cuda_optim")])
     if not gpu.fake:
         one_test(gpu, report, "kernels", "attention, every mask", [gpu.program("gpu_attention")])
+        one_test(gpu, report, "kernels", "attention by cuDNN beside the own", [gpu.program("cuda_attention_gpu"), "--whole"])
         one_test(gpu, report, "kernels", "elements and sums", [gpu.program("gpu_elements")])
 
 
@@ -386,15 +389,18 @@ def pieces(gpu, report, python):
     found = json.loads(out[out.index("{"):].splitlines()[0])
     report.add("pieces", "AdamW and clip", ours=found["gb_per_s"], unit="GB/s", ms=found["ms"], target=0.8, **share(found["gb_per_s"], Roofs.gb_per_s, "the copy"))
     for shape in ((2, 64, 4, 2, 16),) if gpu.fake else ((64, 1024, 12, 12, 64), (4, 2048, 32, 4, 64)):
-        _, out = gpu.run([program, "attention", *shape], 60)
+        lines = []
+        for setting in ("own",) if gpu.fake else ("own", "auto"):
+            _, out = gpu.run([program, "attention", *shape], 60, MUSTER_ATTENTION=setting)
+            lines += [(setting, line) for line in out.splitlines() if line.startswith("{")]
         torch = torch_attention(gpu, python, shape)
-        for line in filter(lambda text: text.startswith("{"), out.splitlines()):
+        for setting, line in lines:
             found = json.loads(line)
             way = found["piece"].split()[1]
             peer = {}
             if way in torch:
                 peer = {"peer": torch[way]["tflops"], "peer_name": torch[way]["name"], "ratio": round(found["tflops"] / torch[way]["tflops"], 3)}
-            report.add("pieces", f"attention {way} {found['shape']}", ours=found["tflops"], unit="TFLOP/s", ms=found["ms"], **peer)
+            report.add("pieces", f"attention: {setting}, {way} {found['shape']}", ours=found["tflops"], unit="TFLOP/s", ms=found["ms"], **peer)
 
 
 PEER = ROOT / "bench/gpu/torch_peer.py"

@@ -32,7 +32,7 @@ FENCES = {
     r"nvml\.h": r"agent/device/",
     r"jansson\.h": r"common/base/tree|tests/",
     r"yaml\.h": r"common/base/tree",
-    r"(nccl|cuda_runtime|cublas\w*|cudnn)\.h": r"libworker/cuda/|tests/cuda/|bench/gpu/",
+    r"(nccl|cuda_runtime|cublas\w*|cudnn\w*)\.h": r"libworker/cuda/|tests/cuda/|bench/gpu/",
     r"cblas\.h": r"libworker/kernel/|bench/",
     r"oneapi/": r"libworker/kernel/cpu/onednn",
     r"protobuf-c/": r"common/rpc/|coordinator/api_|agent/link/|libworker/session/|cli/|tests/",

@@ -41,7 +41,7 @@ static void describe(struct attention *a, const struct attention_shape *s)
     const int64_t out[] = {s->samples, s->length, (int64_t)s->heads * s->size};
     const int64_t lse[] = {s->samples, s->heads, s->length};
     struct op_call *call = &a->args.call;
-    a->attributes = (struct attention_attributes){s->heads, s->kv_heads, true, INT64_MAX, 0};
+    a->attributes = (struct attention_attributes){s->heads, s->kv_heads, true, 0, 0};
     a->node = (struct node){
         .row = row_of("attention"), .attributes = &a->attributes, .n_in = 1, .n_out = 2};
     a->args.pass = (struct op_pass){.device = "cuda", .trains = true, .samples = s->samples};
@@ -68,7 +68,7 @@ static int allocate(struct piece *piece, struct attention *a)
     }
     for (int backward = 0; backward < 2 && a->kernel->scratch_bytes; backward++) {
         a->args.backward = backward;
-        size_t bytes = a->kernel->scratch_bytes(&a->args);
+        size_t bytes = a->kernel->scratch_bytes(piece->device, &a->args);
         a->bytes[SCRATCH] = bytes > a->bytes[SCRATCH] ? bytes : a->bytes[SCRATCH];
     }
     call->scratch = a->memory[SCRATCH] = piece_memory(piece, a->bytes[SCRATCH], 0);

@@ -22,6 +22,8 @@ int piece_open(struct piece *piece)
         fprintf(stderr, "bench_gpu_pieces: %s\n", err.text);
         return 1;
     }
+    const char *attention = getenv("MUSTER_ATTENTION");
+    module->attention(piece->device, attention ? attention : "auto");
     return 0;
 }
 

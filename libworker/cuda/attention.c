@@ -1,8 +1,9 @@
-/* attention on a GPU, by kernels of its own (kernels/attention.h). Queries, keys and values are
- * read where the joined product has left them, and gradients are written or added there. In
- * decoding, keys and values of the pass go to the cache first. */
+/* attention on a GPU, by cuDNN (attention_cudnn.h) or by kernels of its own (kernels/attention.h).
+ * Queries, keys and values are read where the joined product has left them, and gradients are
+ * written or added there. In decoding, keys and values of the pass go to the cache first. */
 #include "libworker/graph/op/attention.h"
 
+#include "libworker/cuda/attention_cudnn.h"
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/kernels/attention.h"
 #include "libworker/cuda/op.h"
@@ -75,7 +76,7 @@ static void use_cache(const struct op_call *call, struct attention_call *a, cuda
 static void mix_forward(const struct op_call *call, struct cuda_queue *queue)
 {
     struct attention_call a = call_of(call);
-    if (call->in[ATTENTION_QKV].count == 0)
+    if (call->in[ATTENTION_QKV].count == 0 || attention_cudnn_run(call, queue, false))
         return;
     if (attention_decodes(call))
         use_cache(call, &a, queue->stream);
@@ -88,7 +89,7 @@ static void mix_backward(const struct op_call *call, struct cuda_queue *queue)
     const struct op_tensor *dqkv = &call->d_in[ATTENTION_QKV];
     struct attention_call a = call_of(call);
     float *to = dqkv->data;
-    if (dqkv->count == 0 || !to)
+    if (dqkv->count == 0 || !to || attention_cudnn_run(call, queue, true))
         return;
     a.dq = (struct attention_target){to, dqkv->add};
     a.dk = (struct attention_target){to + a.heads * a.size, dqkv->add};
@@ -110,4 +111,5 @@ const struct cuda_op cuda_op_attention = {
     .forward = mix_forward,
     .backward = mix_backward,
     .scratch_bytes = scratch_bytes,
+    .prepare = attention_cudnn_prepare,
 };

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libworker/cuda/attention_rule.h"
 #include "libworker/device/device_ops.h"
 
 enum {
@@ -38,6 +39,9 @@ struct cuda_device {
     size_t shared_bytes; /* of a block, at most */
     void *lt;            /* of lt.c, made when first used; freed by lt_close */
     void (*lt_close)(struct cuda_device *);
+    void *cudnn; /* of cudnn.c, likewise */
+    void (*cudnn_close)(struct cuda_device *);
+    enum attention_choice attention; /* the setting */
 };
 
 struct cuda_queue {

@@ -52,6 +52,8 @@ static void cuda_free(struct device *base)
     struct cuda_device *device = cuda_device_of(base);
     if (device->lt_close)
         device->lt_close(device);
+    if (device->cudnn_close)
+        device->cudnn_close(device);
     free(device);
 }
 
@@ -116,6 +118,7 @@ int cuda_plan_device_new(int arch, struct device **ret_device, struct error *err
         return error_set(err, WK_ENOMEM, "no memory for a GPU's device");
     device->base.ops = &plan_ops;
     device->arch = arch;
+    device->attention = ATTENTION_OWN; /* as plans of cuDNN's are made on a GPU */
     *ret_device = &device->base;
     return 0;
 }

@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <worker/error.h>
+
+#include "libworker/cuda/library.h"
 
 enum { NCCL_LEAST = 22800 }; /* has AlltoAll */
 
@@ -23,14 +24,6 @@ void nccl_api_prepare(void)
     for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]); i++)
         (void)setenv(defaults[i][0], defaults[i][1], 0);
     (void)unsetenv("NCCL_COMM_BLOCKING"); /* it would make calls wait that must not */
-}
-
-/* POSIX has functions as void pointers there. */
-static bool find_call(void *library, const char *name, void *ret_call)
-{
-    void *call = dlsym(library, name);
-    memcpy(ret_call, &call, sizeof(call));
-    return call;
 }
 
 static int too_old(const struct nccl_api *api, struct error *err)
@@ -51,9 +44,9 @@ int nccl_api_open(struct nccl_api *ret, struct error *err)
                          "no NCCL for collectives between GPUs (%s): install it, or set "
                          "MUSTER_NCCL to the path of libnccl.so.2",
                          dlerror());
-    if (!find_call(library, "ncclGetVersion", &api.GetVersion) || api.GetVersion(&api.version))
+    if (!library_call(library, "ncclGetVersion", &api.GetVersion) || api.GetVersion(&api.version))
         api.version = 0;
-#define X(name) whole = find_call(library, "nccl" #name, &api.name) && whole;
+#define X(name) whole = library_call(library, "nccl" #name, &api.name) && whole;
     NCCL_CALLS(X)
 #undef X
     if (api.version < NCCL_LEAST || !whole)

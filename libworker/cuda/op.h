@@ -21,6 +21,11 @@ struct cuda_op {
      * of call->out past the first; with count 0 there is none. Change *keeps, OP_IN and OP_OUT bits
      * of what backward reads. Of call->pass only `trains` is set. NULL: as the row says. */
     void (*keep)(struct op_call *call, unsigned *keeps);
+
+    /* While a pass is laid out: make what its calls of this shape need on the device, such as plans
+     * that take a second. Returns the scratch memory that it may use, the larger of both. NULL:
+     * nothing is to be made. */
+    size_t (*prepare)(struct cuda_device *device, const struct op_call *call, bool backward);
 };
 
 #endif

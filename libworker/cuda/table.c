@@ -20,10 +20,13 @@ static inline void run_op(const struct cuda_op *op, struct queue *queue, const v
         op->forward(&call, cuda_queue_of(queue));
 }
 
-static inline size_t scratch_of(const struct cuda_op *op, const void *args)
+static inline size_t scratch_of(const struct cuda_op *op, const struct device *device,
+                                const void *args)
 {
     const struct op_args *a = args;
-    return op->scratch_bytes ? op->scratch_bytes(&a->call, a->backward) : 0;
+    size_t bytes = op->scratch_bytes ? op->scratch_bytes(&a->call, a->backward) : 0;
+    size_t made = op->prepare ? op->prepare(cuda_device_of(device), &a->call, a->backward) : 0;
+    return bytes > made ? bytes : made;
 }
 
 static inline void keep_of(const struct cuda_op *op, void *args)
@@ -40,9 +43,9 @@ static inline void keep_of(const struct cuda_op *op, void *args)
     {                                                                                              \
         run_op(&cuda_op_##name, queue, args);                                                      \
     }                                                                                              \
-    static size_t scratch_of_##name(const void *args)                                              \
+    static size_t scratch_of_##name(const struct device *device, const void *args)                 \
     {                                                                                              \
-        return scratch_of(&cuda_op_##name, args);                                                  \
+        return scratch_of(&cuda_op_##name, device, args);                                          \
     }                                                                                              \
     static void keep_of_##name(void *args)                                                         \
     {                                                                                              \

@@ -9,7 +9,9 @@
 
 struct device_kernel {
     void (*run)(struct queue *queue, const void *args);
-    size_t (*scratch_bytes)(const void *args); /* what an operation needs meanwhile; NULL: none */
+    /* What an operation needs meanwhile; NULL: none. Called while a pass is laid out, so that the
+     * device can make what the kernel needs. */
+    size_t (*scratch_bytes)(const struct device *device, const void *args);
     /* What an operation keeps where that is not what its row says: changes the arguments of its
      * forward kernel, which have no addresses. NULL: as the row says. */
     void (*keep)(void *args);

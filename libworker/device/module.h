@@ -19,7 +19,7 @@
 #define MODULE_SYMBOL   "muster_cuda_module"
 #define MODULE_VARIABLE "MUSTER_CUDA_MODULE"
 
-enum { MODULE_BUILD_BYTES = 64, MODULE_ABOUT_BYTES = 384 };
+enum { MODULE_BUILD_BYTES = 64, MODULE_ABOUT_BYTES = 768 };
 
 /* What MODULE_SYMBOL is. */
 struct module_table {
@@ -33,7 +33,9 @@ struct module_table {
     /* For plans of another machine: finds the kernels of a GPU of this architecture (90: sm_90).
      * Without memory and queues. WK_EINVAL, WK_ENOMEM. */
     int (*plan_device_new)(int arch, struct device **ret_device, struct error *err);
-    /* "GPU 0, NVIDIA H200 (sm_90)", of a device made here. */
+    /* The setting `attention` for a device made here: "auto", "own" or "cudnn". Before its use. */
+    void (*attention)(struct device *device, const char *setting);
+    /* "GPU 0, NVIDIA H200 (sm_90), attention by cuDNN 9.19.0", of a device made here. */
     void (*about)(const struct device *device, char ret[MODULE_ABOUT_BYTES]);
 };
 

@@ -22,7 +22,7 @@ size_t needs_scratch(const struct plan *plan, const struct launch *launch)
     if (!kernel || !kernel->scratch_bytes)
         return 0;
     run_describe(plan, launch, &args.call);
-    return kernel->scratch_bytes(&args);
+    return kernel->scratch_bytes(device, &args);
 }
 
 /* The program's own needs what converts values around it. */

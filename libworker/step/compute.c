@@ -27,12 +27,14 @@ static int choose_gpu(const struct compute_options *options, const struct module
 }
 
 static int open_gpu(struct compute *compute, const struct module_table *module, int number,
-                    struct error *err)
+                    const char *attention, struct error *err)
 {
     int rc = module->device_new(number, &compute->own, err);
-    if (!rc)
-        module->about(compute->own, compute->why);
-    return rc;
+    if (rc)
+        return rc;
+    module->attention(compute->own, attention);
+    module->about(compute->own, compute->why);
+    return 0;
 }
 
 /* A GPU; or with `auto` the CPU, if there is none. */
@@ -49,7 +51,7 @@ static int open_own(struct compute *compute, const struct compute_options *optio
     if (!rc)
         rc = choose_gpu(options, module, &number, err);
     if (!rc)
-        return open_gpu(compute, module, number, err);
+        return open_gpu(compute, module, number, options->attention, err);
     if (strcmp(options->kind, "auto") != 0)
         return error_wrap(err, "device is %s", options->kind);
     (void)str_copy(compute->why, sizeof(compute->why), err->text);

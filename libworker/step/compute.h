@@ -23,13 +23,14 @@ struct compute {
     struct queue *queue;
     struct device *own;          /* the device, if the context made it; or NULL */
     struct wires *wires;         /* its own collectives, from wk_prepare on; or NULL */
-    char why[COMPUTE_WHY_BYTES]; /* which GPU: "GPU 0, NVIDIA H200 (sm_90)"; or why none */
+    char why[COMPUTE_WHY_BYTES]; /* which GPU, and whose attention (module.h); or why none */
 };
 
 struct compute_options {
     struct device *device; /* replaces all others, and outlives the context; or NULL */
     const char *kind;      /* "auto", "cpu", "cuda" */
     const char *module;    /* MODULE_VARIABLE's value, or NULL */
+    const char *attention; /* the setting: "auto", "own", "cudnn" */
     const char *visible;   /* CUDA_VISIBLE_DEVICES' value, or NULL */
     bool has_agent;
     int local_rank;

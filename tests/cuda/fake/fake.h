@@ -38,6 +38,9 @@ struct fake_options {
 void fake_begin(const struct fake_options *options);
 void fake_end(void);
 
+/* Of a program whose other fakes are libraries, which find these in it. */
+#define FAKE_SHARED __attribute__((visibility("default")))
+
 /* Work for a stream: run(arg) in its turn, then drop(arg), if not NULL, also without run. `name` is
  * for sentences. `run` may touch device memory. For other fakes. */
 struct fake_work {
@@ -46,7 +49,7 @@ struct fake_work {
     void (*drop)(void *arg);
     void *arg;
 };
-cudaError_t fake_enqueue(cudaStream_t stream, const struct fake_work *work);
+FAKE_SHARED cudaError_t fake_enqueue(cudaStream_t stream, const struct fake_work *work);
 
 /* What the program has done since fake_begin. */
 struct fake_counts {
@@ -60,9 +63,9 @@ struct fake_counts fake_counted(void);
 long fake_plans_asked(void);
 
 /* For other fakes: true if the bytes are all in one allocation of device memory. */
-bool fake_is_device(const void *at, size_t bytes);
+FAKE_SHARED bool fake_is_device(const void *at, size_t bytes);
 
 /* A mistake of the program. */
-void fake_found(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+FAKE_SHARED void fake_found(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #endif

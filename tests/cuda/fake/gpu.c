@@ -60,6 +60,7 @@ struct device *gpu_new(const struct fake_options *options)
     ops = *module_ops;
     ops.free = gpu_free;
     device->ops = &ops;
+    cuda_device_of(device)->attention = ATTENTION_OWN;
     return device;
 }
 

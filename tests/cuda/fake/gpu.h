@@ -18,6 +18,7 @@
 /* An sm_90 with the driver that it takes. */
 struct fake_options gpu_options(uint64_t seed);
 
+/* With the setting `attention: own`, so that a machine's cuDNN does not matter. */
 struct device *gpu_new(const struct fake_options *options);
 struct device *gpu_hosted(const struct fake_options *options);
 

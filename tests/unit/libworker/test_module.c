@@ -77,7 +77,7 @@ Test(module, the_real_one_opens_without_a_gpu)
 static int chooses(const char *kind, const char *gpus, int local_rank, struct compute *ret)
 {
     const struct compute_options options = {
-        .kind = kind, .module = MODULE_GPUS, .local_rank = local_rank};
+        .kind = kind, .module = MODULE_GPUS, .attention = "own", .local_rank = local_rank};
     setenv("GPUS", gpus, 1);
     err = (struct error){0};
     return compute_init(ret, &options, &err);
@@ -93,9 +93,9 @@ Test(compute, a_rank_has_the_gpu_of_its_local_rank)
 {
     struct compute compute;
     cr_assert_eq(chooses("auto", "8", 3, &compute), 0);
-    assert_on(&compute, "GPU 3");
+    assert_on(&compute, "GPU 3, attention own");
     cr_assert_eq(chooses("cuda", "1", 3, &compute), 0);
-    assert_on(&compute, "GPU 0");
+    assert_on(&compute, "GPU 0, attention own");
     cr_assert_eq(chooses("cuda", "2", 2, &compute), WK_EUNSUPPORTED);
     assert_told("device is cuda: this process has 2 GPUs, and its local rank is 2");
     cr_assert_eq(chooses("auto", "2", 2, &compute), 0);
@@ -123,11 +123,12 @@ Test(compute, a_gpu_that_cannot_be_used_is_an_error)
 Test(compute, a_worker_has_the_gpus_that_its_agent_gave_it)
 {
     struct compute compute;
-    struct compute_options options = {.kind = "auto", .module = MODULE_GPUS, .has_agent = true};
+    struct compute_options options = {
+        .kind = "auto", .module = MODULE_GPUS, .attention = "own", .has_agent = true};
     setenv("GPUS", "1", 1);
     cr_assert_eq(compute_init(&compute, &options, &err), 0);
     assert_on(&compute, "the agent gave this worker no GPU");
     options.visible = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
     cr_assert_eq(compute_init(&compute, &options, &err), 0);
-    assert_on(&compute, "GPU 0");
+    assert_on(&compute, "GPU 0, attention own");
 }

@@ -11,6 +11,7 @@
 #include "libworker/device/module.h"
 
 static int last_number;
+static const char *last_attention;
 
 static bool is_broken(void)
 {
@@ -31,10 +32,16 @@ static int open_gpu(int number, struct device **ret_device, struct error *err)
     return device_cpu_new(ret_device, err);
 }
 
+static void choose_attention(struct device *device, const char *setting)
+{
+    (void)device;
+    last_attention = setting;
+}
+
 static void describe_gpu(const struct device *device, char ret[MODULE_ABOUT_BYTES])
 {
     (void)device;
-    (void)str_printf(ret, MODULE_ABOUT_BYTES, "GPU %d", last_number);
+    (void)str_printf(ret, MODULE_ABOUT_BYTES, "GPU %d, attention %s", last_number, last_attention);
 }
 
 extern const struct module_table muster_cuda_module;
@@ -47,5 +54,6 @@ __attribute__((visibility("default"))) const struct module_table muster_cuda_mod
 #endif
     .count = count_gpus,
     .device_new = open_gpu,
+    .attention = choose_attention,
     .about = describe_gpu,
 };
