@@ -18,7 +18,7 @@
  * Parameters, gradients, their narrow forms and the batch are memory of the GPU. A pass enqueues
  * kernels on the stream and waits for nothing: what libworker enqueues there before and after them
  * is ordered by the stream. Sums over the ranks begin at wk_grad_ready, or when a block is left
- * (wk_enter_block), and run beside the kernels that follow. All that worker/parallel.h says of
+ * (wk_enter_block), and run beside the kernels that follow. What worker/parallel.h has about
  * strategies, precisions and accumulation applies. The program's other memory is its own:
  * cudaMalloc on the same GPU.
  *
@@ -57,7 +57,7 @@ WK_API int wk_passes_on(struct wk_model *model, const char *device);
  * on. The stream may change in wk_next and wk_join, so ask in each pass. */
 struct wk_place {
     const char *device; /* "cuda", "cpu"; NULL before wk_prepare */
-    int gpu;            /* its number in this process, as cudaSetDevice takes it; else -1 */
+    int gpu;            /* its number in this process, for cudaSetDevice; else -1 */
     void *stream;       /* a cudaStream_t; NULL on the CPU */
 };
 WK_API struct wk_place wk_model_place(struct wk_model *model);
@@ -66,7 +66,7 @@ WK_API struct wk_place wk_model_place(struct wk_model *model);
  * enqueued before the next call. The batch may be freed at once. Nothing waits but for the copy of
  * the batch before the last. On the CPU ret_batch is the batch.
  *
- * WK_EINVAL for a model of ours, for a tensor whose `elements` are 0 and for more than
+ * WK_EINVAL for a model of ours, for a tensor with 0 `elements` and for more than
  * WK_FIELDS_MAX tensors. WK_ESTATE before wk_prepare, WK_ENOMEM, or the device's failure. After an
  * error ret_batch has no samples. */
 WK_API int wk_send_batch(struct wk_model *model, const struct wk_batch *batch,
@@ -74,7 +74,7 @@ WK_API int wk_send_batch(struct wk_model *model, const struct wk_batch *batch,
 
 /* wk_set_loss of a number that is in memory of the model's device: *loss is read when the stream
  * gets there. So no pass waits for its loss. Called after the kernel that writes it was enqueued,
- * and before wk_backward. With several ranks whose devices have no collectives of their own, the
+ * and before wk_backward. With several ranks, and devices without collectives of their own, the
  * last wk_backward of a window waits for it. WK_EINVAL for a model of ours and for NULL, WK_ESTATE
  * as wk_set_loss. */
 WK_API int wk_set_loss_at(struct wk_model *model, const double *loss);
