@@ -72,6 +72,10 @@
       "operations, or as little as keeps a pass within a size; same bits")                         \
     X(ONE_RANK_READS, "one_rank_reads", BOOL, OF_JOB, "false", 0, 0, NULL,                         \
       "rank 0 alone reads the weights that a model starts with, and sends them")                   \
+    X(OFFLOAD_STATE, "offload.state", CHOICE, OF_JOB, "none", 0, 0, "none|host",                   \
+      "where a GPU's optimizer state is: in the GPU's memory, or in the host's, from where "       \
+      "updates "                                                                                   \
+      "fetch it in pieces; no effect on the CPU")                                                  \
     X(OFFLOAD_DIR, "offload.dir", TEXT, OF_JOB, "", 0, 0, NULL,                                    \
       "folder for the optimizer's state, on disk; empty = the state stays in memory")              \
     X(OFFLOAD_PARAMETERS, "offload.parameters", BOOL, OF_JOB, "false", 0, 0, NULL,                 \

@@ -17,6 +17,7 @@ static void unbind(struct wk_optimizer *o)
 {
     if (o->segments)
         (void)queue_finish(o->queue, NULL);
+    (void)host_state_settle(&o->host, NULL);
     for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
         state_free(o, o->state[i], o->count);
         o->state[i] = NULL;
@@ -24,6 +25,7 @@ static void unbind(struct wk_optimizer *o)
     free(o->segments);
     state_free(o, o->own, o->own_count);
     device_memory_free(queue_device(o->queue), o->scratch, o->scratch_count * sizeof(float));
+    host_state_fini(&o->host);
     o->segments = NULL;
     o->own = o->scratch = NULL;
     o->n_segments = 0;
@@ -264,8 +266,17 @@ static int allocate_own(struct wk_optimizer *o, struct error *err)
     return state_scratch(o, scratch + 1, err);
 }
 
+static bool goes_to_host(const struct wk_optimizer *o)
+{
+    return o->offload.host && o->ops->n_states && !device_host_reads(queue_device(o->queue));
+}
+
 static int allocate_flat(struct wk_optimizer *o, struct error *err)
 {
+    int rc =
+        goes_to_host(o) ? host_state_init(&o->host, o->queue, o->count, o->ops->n_states, err) : 0;
+    if (rc)
+        return rc;
     for (int i = 0; i < o->ops->n_states; i++) {
         o->state[i] = state_new(o, o->count, err);
         if (!o->state[i])

@@ -19,6 +19,7 @@
 #include <worker/types.h>
 
 #include "common/base/kept.h"
+#include "libworker/optim/host_state.h"
 #include "libworker/optim/optimizer_ops.h"
 
 struct queue;
@@ -42,6 +43,8 @@ struct optimizer_copy {
 struct optimizer_offload {
     const char *dir; /* NULL or "": in memory; borrowed until the next binding */
     bool params;     /* the parameters passed to optimizer_step are mapped too */
+    bool host;       /* where the host does not read the device's memory: in its own instead, for
+                      * element-wise optimizers (host_state.h) */
 };
 
 struct wk_optimizer {
@@ -79,13 +82,19 @@ struct wk_optimizer {
     size_t scratch_count;
     struct optimizer_copy copy;
     struct optimizer_offload offload;
-    bool mapped;   /* the present state is in files */
+    bool mapped; /* the present state is in files */
+    struct host_state host;
     size_t behind; /* elements that this step has given back */
 };
 
 /* Let it compute on this queue, which outlives the next binding, with state in memory of the
  * queue's device; NULL: on the CPU again. What was bound is not any more. */
 void optimizer_move(struct wk_optimizer *optimizer, struct queue *queue);
+
+/* Where the state is, for what reads or writes it besides steps: memory of this queue's device, or
+ * of the host if NULL. Waits for copies of it that are under way. The device's failure. */
+int optimizer_state_home(struct wk_optimizer *optimizer, struct queue **ret_queue,
+                         struct error *err);
 
 /* From the next optimizer_bind on. */
 void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimizer_offload *offload);

@@ -18,7 +18,11 @@ float *state_new(const struct wk_optimizer *o, size_t count, struct error *err)
     if (o->mapped)
         return mapped_new(o->offload.dir, mapped_count(count), err);
     void *state = NULL;
-    if (device_zeros_new(o->queue, count * sizeof(float), &state, NULL))
+    if (o->host.in)
+        state = host_state_new(o->queue, count);
+    else if (device_zeros_new(o->queue, count * sizeof(float), &state, NULL))
+        state = NULL;
+    if (!state)
         (void)error_set(err, WK_ENOMEM, "no memory for the state of %zu parameters", o->count);
     return state;
 }
@@ -27,6 +31,8 @@ void state_free(const struct wk_optimizer *o, float *state, size_t count)
 {
     if (o->mapped)
         mapped_free(state, mapped_count(count));
+    else if (o->host.in)
+        device_pinned_free(queue_device(o->queue), state, count * sizeof(*state));
     else
         device_memory_free(queue_device(o->queue), state, count * sizeof(*state));
 }
@@ -67,4 +73,10 @@ int state_scratch(struct wk_optimizer *o, size_t count, struct error *err)
     o->scratch = scratch;
     o->scratch_count = count;
     return 0;
+}
+
+int optimizer_state_home(struct wk_optimizer *o, struct queue **ret_queue, struct error *err)
+{
+    *ret_queue = o->host.in || o->mapped ? NULL : o->queue;
+    return o->host.in ? host_state_settle(&o->host, err) : 0;
 }

@@ -161,18 +161,49 @@ static void add_update(struct ranges *ranges, const struct wk_optimizer *o,
     add(ranges, a->verdict, sizeof(*a->verdict), DEVICE_READ);
 }
 
+static void launch_update(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                          const struct update_args *a)
+{
+    struct ranges ranges = {.count = 0};
+    add_update(&ranges, o, segment, a);
+    queue_launch(o->queue, &(struct device_launch){.name = o->ops->name,
+                                                   .run = run_update,
+                                                   .args = a,
+                                                   .args_bytes = sizeof(*a),
+                                                   .ranges = ranges.list,
+                                                   .n_ranges = ranges.count});
+}
+
 static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
                             float *params, const struct optimizer_gradients *g)
 {
-    struct update_args a = args_of(o, segment, params, g);
-    struct ranges ranges = {.count = 0};
-    add_update(&ranges, o, segment, &a);
-    queue_launch(o->queue, &(struct device_launch){.name = o->ops->name,
-                                                   .run = run_update,
-                                                   .args = &a,
-                                                   .args_bytes = sizeof(a),
-                                                   .ranges = ranges.list,
-                                                   .n_ranges = ranges.count});
+    const struct update_args a = args_of(o, segment, params, g);
+    launch_update(o, segment, &a);
+}
+
+/* The same with state that comes from the host's memory and goes back there. That of a frozen group
+ * stays there. */
+static void enqueue_pieces(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                           float *params, const struct optimizer_gradients *g)
+{
+    struct host_state *host = &o->host;
+    for (size_t done = 0, n; done < segment->count; done += n) {
+        struct optimizer_segment piece = *segment;
+        n = segment->count - done < host->piece ? segment->count - done : host->piece;
+        piece.offset += done;
+        piece.count = n;
+        struct update_args a = args_of(o, &piece, params, g);
+        float *home[OPTIMIZER_STATES_MAX] = {NULL}, *there[OPTIMIZER_STATES_MAX] = {NULL};
+        for (int i = 0; i < o->ops->n_states; i++)
+            home[i] = o->state[i] + piece.offset;
+        if (a.moves)
+            host_state_bring(host, o->queue, home, n, there);
+        for (int i = 0; i < o->ops->n_states; i++)
+            a.whole.state[i] = there[i];
+        launch_update(o, &piece, &a);
+        if (a.moves)
+            host_state_return(host, o->queue, home, n);
+    }
 }
 
 static struct together_part part_together(const struct wk_optimizer *o,
@@ -229,13 +260,17 @@ int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimi
     int rc = check_bound(o, g, err);
     if (!rc && !g->grads)
         rc = state_scratch(o, OPTIMIZER_CHUNK, err);
+    if (!rc)
+        rc = host_state_settle(&o->host, err);
     if (rc)
         return rc;
     o->steps++;
-    bool together = goes_together(o);
+    bool together = !o->host.in && goes_together(o);
     for (int i = 0, n; i < o->n_segments; i += n) {
         n = !together ? 1 : o->n_segments - i < TOGETHER_MAX ? o->n_segments - i : TOGETHER_MAX;
-        if (together)
+        if (o->host.in)
+            enqueue_pieces(o, &o->segments[i], params, g);
+        else if (together)
             enqueue_together(o, i, n, params, g);
         else
             enqueue_segment(o, &o->segments[i], params, g);

@@ -28,6 +28,7 @@ struct strategy_options {
     bool measures;       /* strategy_squares is called first for every window's sums */
     bool unscaled;       /* gradients have no loss scale */
     const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
+    bool offload_host;   /* optimizer_offload.host */
     bool offload_params; /* a cut model's own part of the parameters is there too */
 
     /* Of DDP: */

@@ -96,7 +96,7 @@ static int keep_old(struct unit *unit, const struct member *set, bool had_part, 
     for (int i = 0; i < flats.count && had_part && !rc; i++) {
         rc = shard_buffer_new(unit->ctx, ret->plan.shard, &ret->kept[i], err);
         if (!rc)
-            rc = reach_read(flats.queue, ret->kept[i].data, flats.data[i],
+            rc = reach_read(flats.queue[i], ret->kept[i].data, flats.data[i],
                             flats.elements[i] * sizeof(float), err);
     }
     return rc;
@@ -134,7 +134,7 @@ static int carry_parts(struct unit *unit, const struct member *members, const st
                 shard_carry(&from_plan, (int)part, data, &to_plan, ctx->cut.part, mine.data);
         }
         if (!rc)
-            rc = reach_write(flats.queue, flats.data[f], mine.data,
+            rc = reach_write(flats.queue[f], flats.data[f], mine.data,
                              flats.elements[f] * sizeof(float), err);
     }
     shard_buffer_free(&passing);

@@ -120,22 +120,24 @@ struct arrays {
  * one for each. */
 static void add_arrays(const struct unit *unit, struct arrays *arrays)
 {
-    const struct wk_optimizer *optimizer = unit->optimizer;
-    struct queue *queue = unit->model->queue;
+    struct wk_optimizer *optimizer = unit->optimizer;
+    struct queue *queue = unit->model->queue, *home = queue;
+    if (optimizer) /* if its device failed, the reads below fail, too */
+        (void)optimizer_state_home(optimizer, &home, NULL);
     int n_states = optimizer ? optimizer->ops->n_states : 0;
     arrays->list[arrays->count++] =
         (struct array){strategy_range(&unit->strategy)->data, unit->model->count, queue};
     for (int s = 0; s < n_states; s++) {
         if (optimizer->state[s]) {
             arrays->list[arrays->count++] =
-                (struct array){optimizer->state[s], strategy_range(&unit->strategy)->count, queue};
+                (struct array){optimizer->state[s], strategy_range(&unit->strategy)->count, home};
             continue;
         }
         for (int i = 0; i < model_trained(unit->model); i++) {
             struct optimizer_view view =
                 optimizer_state_view(optimizer, s, &unit->model->params[i]);
             if (view.dims)
-                arrays->list[arrays->count++] = (struct array){view.data, view.count, queue};
+                arrays->list[arrays->count++] = (struct array){view.data, view.count, home};
         }
     }
 }

@@ -29,6 +29,11 @@ static uint64_t seed_of(const struct unit *unit)
     return seed + (uint64_t)(unit_number(unit) - 1) * 0x9e3779b97f4a7c15u;
 }
 
+static bool is_set(const struct wk_context *ctx, enum setting setting, const char *choice)
+{
+    return strcmp(settings_text(&ctx->settings, setting), choice) == 0;
+}
+
 /* `again`: values are from members or a checkpoint; the program's initial values may be freed. */
 static int bind_model(struct unit *unit, bool again, struct error *err)
 {
@@ -58,6 +63,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         .fill_later = again || (model->values.fill &&
                                 settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
         .offload = prepare_offload(ctx),
+        .offload_host = is_set(ctx, SETTING_OFFLOAD_STATE, "host"),
         .offload_params = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS),
         .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
@@ -132,11 +138,6 @@ static void remark(void *arg, const char *sentence)
     context_notice(arg, "%s", sentence);
 }
 
-static bool is_set(const struct wk_context *ctx, enum setting setting, const char *choice)
-{
-    return strcmp(settings_text(&ctx->settings, setting), choice) == 0;
-}
-
 static int open_wires(struct wk_context *ctx, struct error *err)
 {
     enum { ABORT_MS = 20000 }; /* longer than any collective that is under way, were it not lost */
@@ -155,6 +156,8 @@ int bind_all(struct wk_context *ctx, struct error *err)
 {
     struct unit *unit;
     int rc = open_wires(ctx, err);
+    if (is_set(ctx, SETTING_OFFLOAD_STATE, "host") && device_host_reads(ctx->compute.device))
+        context_notice(ctx, "offload.state is host, which has no effect on the CPU");
     ctx->cut.is_sharded = strategy_cuts(prepare_strategy(ctx));
     cut_place(ctx);
     units_each(unit, ctx) {

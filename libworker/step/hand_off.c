@@ -55,7 +55,7 @@ static int give(struct wk_context *ctx, int to, struct error *err)
             return rc;
         for (int i = 0; i < flats.count && !rc; i++) {
             struct shard_plan plan = flat_plan(strategy_plan(&unit->strategy), i);
-            rc = reach_read(flats.queue, padded.data, flats.data[i],
+            rc = reach_read(flats.queue[i], padded.data, flats.data[i],
                             flats.elements[i] * sizeof(float), err);
             if (!rc)
                 rc = send_part(ctx, padded.data, plan.shard, to, err);

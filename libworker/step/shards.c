@@ -13,9 +13,12 @@ struct flats flats_of(struct unit *unit)
         .data = {range->data},
         .elements = {range->held},
         .count = 1,
-        .queue = unit->model->queue,
+        .queue = {unit->model->queue},
     };
+    struct queue *home;
+    (void)optimizer_state_home(unit->optimizer, &home, NULL);
     for (int i = 0; i < unit->optimizer->ops->n_states; i++) {
+        flats.queue[flats.count] = home;
         flats.elements[flats.count] = range->count;
         flats.data[flats.count++] = unit->optimizer->state[i];
     }

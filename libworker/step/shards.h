@@ -19,8 +19,9 @@ struct flats {
     float *data[FLAT_MAX];
     size_t elements[FLAT_MAX]; /* of this rank */
     int count;
-    struct queue *queue; /* of the device that they are memory of; NULL: the host's */
+    struct queue *queue[FLAT_MAX]; /* of the device that it is memory of; NULL: the host's */
 };
+/* No copy of them is under way then; if the device failed, what reads them fails. */
 struct flats flats_of(struct unit *unit);
 
 /* The cut of flat array `flat` in a plan of its unit: states are of trained parameters only. */

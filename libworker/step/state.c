@@ -96,9 +96,13 @@ static int add_state(struct checkpoint_tensor *tensors, int *count, int state,
     if (held->own)
         view = optimizer_state_view(optimizer, state, held->own);
     struct checkpoint_tensor *tensor = &tensors[*count];
+    struct queue *home;
     char kind[64];
     if (!view.dims)
         return 0;
+    int rc = optimizer_state_home(held->unit->optimizer, &home, err);
+    if (rc)
+        return rc;
     ++*count;
     *tensor = (struct checkpoint_tensor){
         .dtype = WK_F32,
@@ -106,7 +110,7 @@ static int add_state(struct checkpoint_tensor *tensors, int *count, int state,
         .first = (int64_t)(held->first + view.first),
         .data = view.data,
         .bytes = view.count * sizeof(float),
-        .queue = held->unit->model->queue,
+        .queue = home,
     };
     memcpy(tensor->shape, view.shape, sizeof(tensor->shape));
     (void)str_printf(kind, sizeof(kind), "optimizer.%s", optimizer_state_name(optimizer, state));

@@ -194,6 +194,22 @@ static void a_model_may_be_cut(void)
     train(with(REHEARSED_MLP, "recompute", "blocks"), F32);
 }
 
+/* The bits are those of state on the GPU. */
+static void state_may_be_in_the_hosts_memory(void)
+{
+    static struct rehearsed_result on_device;
+    static const char *const precisions[] = {"no", "bf16"};
+    for (int o = 0; o < REHEARSED_MUON; o++) {
+        struct rehearsed rehearsed = with(REHEARSED_MLP, "mixed_precision", precisions[o % 2]);
+        rehearsed.optimizer = (enum rehearsed_optimizer)o;
+        train(rehearsed, o % 2 ? LOW : F32);
+        on_device = on_gpu;
+        rehearsed.settings[rehearsed.n_settings++] = (struct wk_setting){"offload.state", "host"};
+        train(rehearsed, o % 2 ? LOW : F32);
+        CHECK(same(&on_device, &on_gpu));
+    }
+}
+
 static void windows_are_accumulated(void)
 {
     struct rehearsed rehearsed = with(REHEARSED_MLP, "gradient_accumulation_steps", "2");
@@ -227,6 +243,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_function_that_fails_ends_the_training),
         CHECK_CASE(what_the_module_lacks_is_refused),
         CHECK_CASE(a_model_may_be_cut),
+        CHECK_CASE(state_may_be_in_the_hosts_memory),
         CHECK_CASE(windows_are_accumulated),
         CHECK_CASE(work_that_fails_fails_the_step),
         {NULL, NULL},

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libworker/device/cpu.h"
+#include "libworker/device/reach.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/device/numbers.h"
 #include "tests/lib/check.h"
@@ -67,6 +69,56 @@ static void every_optimizer_updates(void)
                                       .optimizer = (enum rehearsed_optimizer)o};
         set(&rehearsed, "mixed_precision", o % 2 ? "no" : "bf16");
         rehearse(rehearsed, 1);
+        set(&rehearsed, "offload.state", "host");
+        rehearse(rehearsed, 2);
+    }
+}
+
+enum { SMALL = 100, SMALL_STEPS = 5 };
+
+/* Steps of an optimizer whose state fits in one piece, one after another: its state at the end. */
+static void step_alone(struct device *device, float ret[2 * SMALL])
+{
+    const struct wk_adamw_options options = {1e-2, 0.9, 0.95, 1e-8, 0.1};
+    const struct param param = {
+        .name = "w", .dims = 1, .shape = {SMALL}, .count = SMALL, .decay = true};
+    float ones[SMALL];
+    void *params = NULL, *grads = NULL;
+    struct queue *queue, *home;
+    struct wk_optimizer *o;
+    for (int i = 0; i < SMALL; i++)
+        ones[i] = 1 + (float)i;
+    CHECK(queue_new(device, &queue, NULL) == 0 && wk_adamw_new(&options, &o) == 0);
+    CHECK(device_zeros_new(queue, sizeof(ones), &params, NULL) == 0);
+    CHECK(device_zeros_new(queue, sizeof(ones), &grads, NULL) == 0);
+    CHECK(queue_write(queue, grads, ones, sizeof(ones), NULL) == 0);
+    optimizer_move(o, queue);
+    optimizer_set_offload(o, &(struct optimizer_offload){.host = true});
+    CHECK(optimizer_bind(o, &param, 1, 0, SMALL, NULL) == 0);
+    CHECK((o->host.in != NULL) == !device_host_reads(device));
+    for (int i = 0; i < SMALL_STEPS; i++)
+        CHECK(optimizer_step(o, params, grads, 1, NULL) == 0);
+    CHECK(optimizer_state_home(o, &home, NULL) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(reach_read(home, ret + i * SMALL, o->state[i], sizeof(ones), NULL) == 0);
+    wk_optimizer_free(o);
+    device_memory_free(device, params, sizeof(ones));
+    device_memory_free(device, grads, sizeof(ones));
+    queue_free(queue);
+    device_free(device);
+}
+
+static void a_step_follows_the_copies_of_the_one_before(void)
+{
+    static float cpu[2 * SMALL], there[2 * SMALL];
+    struct device *device;
+    CHECK(device_cpu_new(&device, NULL) == 0);
+    step_alone(device, cpu);
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct rehearsal_options options = {.seed = seed};
+        CHECK(rehearsal_new(&options, &device, NULL) == 0);
+        step_alone(device, there);
+        CHECK(!memcmp(cpu, there, sizeof(cpu)));
     }
 }
 
@@ -210,6 +262,7 @@ int main(void)
 {
     every_model_trains();
     every_optimizer_updates();
+    a_step_follows_the_copies_of_the_one_before();
     windows_are_accumulated_and_clipped();
     an_overflow_skips_the_update();
     a_step_waits_once(false);

@@ -47,7 +47,7 @@ enum mistake {
 
 struct run {
     const char *strategy, *precision, *low_gradients, *accumulation, *hook, *replicas, *clip_value;
-    const char *dir, *every, *resume_from, *steps, *stochastic;
+    const char *dir, *every, *resume_from, *steps, *stochastic, *offload;
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     bool on_cpu, muon;
@@ -186,6 +186,7 @@ static void configure(struct toy *toy, const struct run *run)
     set_if(toy, "checkpoint.every", run->every);
     set_if(toy, "resume_from", run->resume_from);
     set_if(toy, "stochastic_rounding", run->stochastic);
+    set_if(toy, "offload.state", run->offload);
 }
 
 /* A rank's process. */
@@ -390,8 +391,22 @@ static void so_do_passes_of_the_programs_own(void)
         }
 }
 
+static void so_does_state_in_the_hosts_memory(void)
+{
+    for (int s = 0; s < 4; s++) {
+        struct run run = {.strategy = strategies[s], .ranks = 2, .offload = "host"};
+        same_bits(&run);
+        run.precision = "bf16";
+        run.stochastic = "true";
+        run.accumulation = "2";
+        same_bits(&run);
+    }
+    same_bits(&(struct run){.strategy = "ddp", .ranks = 2, .muon = true, .offload = "host"});
+}
+
 /* Half on one device, half on the other. */
-static void carry(const char *strategy, const struct graph_kind *graph, bool to_cpu)
+static void carry(const char *strategy, const struct graph_kind *graph, const char *offload,
+                  bool to_cpu)
 {
     static struct told whole;
     struct tmpdir dir = tmpdir_make();
@@ -400,6 +415,7 @@ static void carry(const char *strategy, const struct graph_kind *graph, bool to_
                       .graph = graph,
                       .precision = graph ? "bf16" : NULL,
                       .stochastic = graph ? "true" : NULL,
+                      .offload = offload,
                       .on_cpu = true};
     play_well(&run);
     whole = scene->told[0];
@@ -424,19 +440,22 @@ static void a_checkpoint_of_one_device_is_loaded_on_the_other(void)
 {
     for (int s = 0; s < 4; s++) {
         for (int to_cpu = 0; to_cpu < 2; to_cpu++) {
-            carry(strategies[s], NULL, to_cpu);
-            carry(strategies[s], &graph_kinds[GRAPH_TUNED], to_cpu);
-            carry(strategies[s], &graph_kinds[GRAPH_BATCH_NORM], to_cpu);
+            carry(strategies[s], NULL, NULL, to_cpu);
+            carry(strategies[s], NULL, "host", to_cpu);
+            carry(strategies[s], &graph_kinds[GRAPH_TUNED], NULL, to_cpu);
+            carry(strategies[s], &graph_kinds[GRAPH_BATCH_NORM], NULL, to_cpu);
         }
     }
 }
 
 /* A member leaves, another one without any state joins: states are handed over and cut again. */
-static void members_change(const char *strategy, const struct graph_kind *graph)
+static void members_change(const char *strategy, const struct graph_kind *graph,
+                           const char *offload)
 {
     static struct told alone;
     struct run run = {
         .strategy = strategy, .graph = graph, .ranks = 1, .on_cpu = true, .steps = "16"};
+    run.offload = offload;
     double most = 0;
     play_well(&run);
     alone = scene->told[0];
@@ -457,11 +476,13 @@ static void members_change(const char *strategy, const struct graph_kind *graph)
 
 static void members_leave_and_join(void)
 {
-    for (int s = 0; s < 4; s++)
-        members_change(strategies[s], NULL);
     for (int s = 0; s < 4; s++) {
-        members_change(strategies[s], &graph_kinds[GRAPH_TUNED]);
-        members_change(strategies[s], &graph_kinds[GRAPH_BATCH_NORM]);
+        members_change(strategies[s], NULL, NULL);
+        members_change(strategies[s], NULL, "host");
+    }
+    for (int s = 0; s < 4; s++) {
+        members_change(strategies[s], &graph_kinds[GRAPH_TUNED], NULL);
+        members_change(strategies[s], &graph_kinds[GRAPH_BATCH_NORM], NULL);
     }
 }
 
@@ -493,6 +514,11 @@ static void mistakes_are_found(void)
                                     .every = "2 steps"};
             look_for(&run);
             tmpdir_remove(&dir);
+            struct run offloaded = run;
+            offloaded.offload = "host";
+            if (mistake == PASSES_DO_NOT_WAIT)
+                look_for(&offloaded);
+            tmpdir_remove(&dir);
             struct run own = run;
             own.own = own.by_block = true;
             own.precision = "bf16";
@@ -510,6 +536,7 @@ int main(int argc, char **argv)
         CHECK_CASE(so_do_hooks_and_optimizers_of_whole_tensors),
         CHECK_CASE(so_do_graphs_with_frozen_parameters_and_buffers),
         CHECK_CASE(so_do_passes_of_the_programs_own),
+        CHECK_CASE(so_does_state_in_the_hosts_memory),
         CHECK_CASE(a_checkpoint_of_one_device_is_loaded_on_the_other),
         CHECK_CASE(members_leave_and_join),
         CHECK_CASE(mistakes_are_found),
