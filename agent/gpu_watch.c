@@ -5,8 +5,6 @@
 
 #include "agent/device/nvml.h"
 
-enum { POINTER_BYTES = sizeof(void *) };
-
 struct gpu_watch {
     struct loop *loop;
     const struct log *log;
@@ -138,7 +136,7 @@ bool gpu_watch_fill(struct gpu_watch *watch, struct arena *arena, Muster__NodeRe
         return true;
     size_t count = (size_t)watch->count;
     Muster__GpuReading *all = arena_array(arena, count, sizeof(*all));
-    report->gpus = arena_array(arena, count, POINTER_BYTES);
+    report->gpus = arena_pointers(arena, count);
     if (!all || !report->gpus)
         return false;
     for (size_t i = 0; i < count; i++) {

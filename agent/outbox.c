@@ -5,8 +5,6 @@
 
 #include "common/rpc/message.h"
 
-enum { POINTER_BYTES = sizeof(void *) };
-
 int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *err)
 {
     memset(outbox, 0, sizeof(*outbox));
@@ -101,7 +99,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
     if (!chunk || !lines)
         return NULL;
     muster__log_chunk__init(chunk);
-    chunk->lines = arena_array(arena, count + 1, POINTER_BYTES);
+    chunk->lines = arena_pointers(arena, count + 1);
     if (!chunk->lines)
         return NULL;
     chunk->job = rpc_text(worker->key.job);
@@ -157,7 +155,7 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
 static void fill_logs(struct outbox *outbox, struct arena *arena, Muster__NodeReport *report)
 {
     size_t left = OUTBOX_LOG_BYTES;
-    report->logs = arena_array(arena, OUTBOX_CHUNKS_MAX + OUTBOX_TEXTS_MAX, POINTER_BYTES);
+    report->logs = arena_pointers(arena, OUTBOX_CHUNKS_MAX + OUTBOX_TEXTS_MAX);
     if (!report->logs)
         return;
     for (struct outbox_worker *w = outbox->workers;
@@ -186,7 +184,7 @@ static void fill_metrics(struct outbox *outbox, struct arena *arena, Muster__Nod
     if (count > OUTBOX_METRICS_PER_REPORT)
         count = OUTBOX_METRICS_PER_REPORT;
     Muster__MetricSample *samples = arena_array(arena, count + 1, sizeof(*samples));
-    report->metrics = arena_array(arena, count + 1, POINTER_BYTES);
+    report->metrics = arena_pointers(arena, count + 1);
     if (!samples || !report->metrics)
         return;
     for (uint64_t i = 0; i < count; i++) {

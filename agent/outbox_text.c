@@ -6,8 +6,6 @@
 #include "common/base/str.h"
 #include "common/rpc/message.h"
 
-enum { POINTER_BYTES = sizeof(void *) };
-
 /* Marks the number of a worker as that of the writer beside it (proto/node.proto). */
 static const uint64_t BESIDE = 1ULL << 63;
 
@@ -78,7 +76,7 @@ static Muster__LogChunk *chunk_of_text(const struct outbox_text *from, struct ar
         count += *c == '\n';
     Muster__LogChunk *chunk = arena_alloc(arena, sizeof(*chunk));
     Muster__LogLine *lines = arena_array(arena, count + 1, sizeof(*lines));
-    Muster__LogLine **pointers = arena_array(arena, count + 1, POINTER_BYTES);
+    Muster__LogLine **pointers = arena_pointers(arena, count + 1);
     if (!text || !chunk || !lines || !pointers)
         return NULL;
     muster__log_chunk__init(chunk);

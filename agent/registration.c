@@ -4,14 +4,12 @@
 
 #include "common/rpc/message.h"
 
-enum { POINTER_BYTES = sizeof(void *) };
-
 static bool fill_labels(const struct inventory *inventory, struct arena *arena,
                         Muster__RegisterNodeRequest *ret)
 {
     size_t count = (size_t)inventory->labels_count;
     Muster__RegisterNodeRequest__LabelsEntry *all = arena_array(arena, count + 1, sizeof(*all));
-    ret->labels = arena_array(arena, count + 1, POINTER_BYTES);
+    ret->labels = arena_pointers(arena, count + 1);
     if (!all || !ret->labels)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -29,7 +27,7 @@ static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
 {
     size_t count = (size_t)inventory->gpus_count;
     Muster__Gpu *all = arena_array(arena, count + 1, sizeof(*all));
-    ret->gpus = arena_array(arena, count + 1, POINTER_BYTES);
+    ret->gpus = arena_pointers(arena, count + 1);
     if (!all || !ret->gpus)
         return false;
     for (size_t i = 0; i < count; i++) {

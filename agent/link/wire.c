@@ -10,10 +10,6 @@
 #include "common/rpc/message.h"
 #include "common/rpc/training.h"
 
-enum {
-    POINTER_BYTES = sizeof(void *),
-};
-
 int wire_key(const char *job, uint64_t uid, struct worker_key *ret, struct error *err)
 {
     struct worker_key key = {.uid = uid};
@@ -305,7 +301,7 @@ int wire_workers(const struct agent_core *core, struct arena *arena, Muster__Wor
     size_t count = 0, at = 0, outputs = 0;
     for (const struct agent_worker *w = agent_core_first(core); w; w = w->next)
         count++;
-    Muster__WorkerStatus **pointers = arena_array(arena, count + 1, POINTER_BYTES);
+    Muster__WorkerStatus **pointers = arena_pointers(arena, count + 1);
     Muster__WorkerStatus *all = arena_array(arena, count + 1, sizeof(*all));
     if (!pointers || !all)
         return E_RESOURCE_EXHAUSTED;
@@ -326,7 +322,7 @@ Muster__Membership *wire_membership(const struct assignment *assignment, struct 
     size_t count = (size_t)assignment->members_count;
     Muster__Membership *ret = arena_alloc(arena, sizeof(*ret));
     Muster__Member *all = arena_array(arena, count + 1, sizeof(*all));
-    Muster__Member **pointers = arena_array(arena, count + 1, POINTER_BYTES);
+    Muster__Member **pointers = arena_pointers(arena, count + 1);
     if (!count || !ret || !all || !pointers)
         return NULL;
     muster__membership__init(ret);

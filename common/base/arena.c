@@ -87,6 +87,12 @@ void *arena_array(struct arena *arena, size_t count, size_t size)
     return arena_zalloc(arena, bytes);
 }
 
+void *arena_pointers(struct arena *arena, size_t count)
+{
+    enum { POINTER_BYTES = sizeof(void *) };
+    return arena_array(arena, count, POINTER_BYTES);
+}
+
 void *arena_copy(struct arena *arena, const void *data, size_t size)
 {
     void *memory = arena_alloc(arena, size);

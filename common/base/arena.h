@@ -26,6 +26,7 @@ void arena_fini(struct arena *arena); /* frees everything; the arena may be used
 void *arena_alloc(struct arena *arena, size_t size);
 void *arena_zalloc(struct arena *arena, size_t size);
 void *arena_array(struct arena *arena, size_t count, size_t size); /* zeroed; checks overflow */
+void *arena_pointers(struct arena *arena, size_t count);           /* an array of them, all NULL */
 void *arena_copy(struct arena *arena, const void *data, size_t size);
 
 char *arena_strdup(struct arena *arena, const char *text);               /* NULL for NULL */

@@ -64,7 +64,7 @@ static bool add_prefixes(struct arena *arena, const struct store_tenant *tenant,
                          Muster__Tenant *ret)
 {
     char *at = arena_strdup(arena, tenant->checkpoint_prefixes);
-    ret->checkpoint_prefixes = wire_pointers(arena, STORE_PREFIXES_MAX / 2);
+    ret->checkpoint_prefixes = arena_pointers(arena, STORE_PREFIXES_MAX / 2);
     if (!at || !ret->checkpoint_prefixes)
         return false;
     for (char *line; (line = strsep(&at, "\n"));)
@@ -93,7 +93,7 @@ static bool add_quotas(struct service *service, struct arena *arena,
                        const struct store_tenant *tenant, Muster__Tenant *ret)
 {
     Muster__Quota *all = arena_array(arena, QUOTA_COUNT, sizeof(*all));
-    ret->quotas = wire_pointers(arena, QUOTA_COUNT);
+    ret->quotas = arena_pointers(arena, QUOTA_COUNT);
     if (!all || !ret->quotas)
         return false;
     for (int i = 0; i < QUOTA_COUNT; i++) {
@@ -177,7 +177,7 @@ void call_list_tenants(struct service *service, struct service_call *call, bool 
     }
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.tenants = wire_pointers(&arena, STORE_TENANTS_MAX);
+    answer.tenants = arena_pointers(&arena, STORE_TENANTS_MAX);
     bool whole = answer.tenants;
     for (const struct store_tenant *tenant = access_first_tenant(service->access); whole && tenant;
          tenant = access_next_tenant(service->access, tenant)) {
@@ -331,7 +331,7 @@ void call_list_tokens(struct service *service, struct service_call *call, bool l
     const struct store_token **tokens = access_tokens(service->access);
     size_t count = (size_t)access_tokens_count(service->access);
     Muster__Token *messages = arena_array(&arena, count, sizeof(*messages));
-    answer.tokens = wire_pointers(&arena, count);
+    answer.tokens = arena_pointers(&arena, count);
     if (tokens && messages && answer.tokens) {
         for (size_t i = 0; i < count; i++) {
             messages[i] = wire_token(tokens[i]);
@@ -565,7 +565,7 @@ void call_list_audit(struct service *service, struct service_call *call, bool la
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     struct audit_page page = {.arena = &arena, .answer = &answer};
     answer.next = message->after;
-    answer.entries = wire_pointers(&arena, (size_t)query.limit);
+    answer.entries = arena_pointers(&arena, (size_t)query.limit);
     struct store *store = service->options.store;
     int rc = 0;
     if (answer.entries)

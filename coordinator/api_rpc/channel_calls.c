@@ -312,7 +312,7 @@ void call_list_channels(struct service *service, struct service_call *call, bool
     }
     arena_init(&arena, LIST_ARENA_MAX_BYTES);
     Muster__Channel *list = arena_array(&arena, MAX_CHANNELS, sizeof(*list));
-    answer.channels = wire_pointers(&arena, MAX_CHANNELS);
+    answer.channels = arena_pointers(&arena, MAX_CHANNELS);
     bool whole = list && answer.channels;
     for (struct channel *c = relay_first(service->relay); whole && c;
          c = relay_next(service->relay, c)) {

@@ -269,7 +269,7 @@ static bool list_page(struct service_call *call, const struct job *job, struct a
     const Muster__ListJobsRequest *message = (const void *)call->request;
     uint32_t limit = message->limit ? message->limit : LIST_JOBS_DEFAULT;
     limit = limit > LIST_JOBS_MAX ? LIST_JOBS_MAX : limit;
-    ret->jobs = wire_pointers(arena, limit);
+    ret->jobs = arena_pointers(arena, limit);
     const struct job *last = NULL;
     size_t size = 0;
     for (; ret->jobs && job; job = cluster_prev_job(service_cluster(service), job)) {
@@ -339,7 +339,7 @@ static bool why_history(struct service_call *call, const struct job *job, struct
                         Muster__WhyJobAnswer *ret)
 {
     struct event_list list = {.call = call, .arena = arena};
-    list.events = wire_pointers(arena, WHY_EVENTS);
+    list.events = arena_pointers(arena, WHY_EVENTS);
     struct store_events_query query = {.job = job->id, .limit = WHY_EVENTS, .newest = true};
     struct store *store = call->service->options.store;
     if (!list.events || store->verbs->list_events(store, &query, add_event, &list, NULL) < 0)
@@ -353,7 +353,7 @@ static bool why_reasons(struct service_call *call, const struct job *job, struct
                         Muster__WhyJobAnswer *ret)
 {
     struct reason *reasons = arena_array(arena, WHY_REASONS_MAX, sizeof(*reasons));
-    ret->reasons = wire_pointers(arena, WHY_REASONS_MAX);
+    ret->reasons = arena_pointers(arena, WHY_REASONS_MAX);
     if (!reasons || !ret->reasons)
         return false;
     int count = core_why(service_cluster(call->service), job, reasons, WHY_REASONS_MAX);
@@ -405,7 +405,7 @@ void call_list_checkpoints(struct service *service, struct service_call *call, b
     Muster__ListCheckpointsAnswer answer = MUSTER__LIST_CHECKPOINTS_ANSWER__INIT;
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.checkpoints = wire_pointers(&arena, (size_t)job->checkpoints_count);
+    answer.checkpoints = arena_pointers(&arena, (size_t)job->checkpoints_count);
     bool whole = answer.checkpoints;
     for (int i = 0; whole && i < job->checkpoints_count; i++) {
         if (job_checkpoint_spare(job, i))

@@ -138,7 +138,7 @@ static size_t only_since(struct service *service, uint64_t since, Muster__Node *
 static char **gone_since(struct service *service, uint64_t since, struct arena *arena,
                          size_t *ret_count)
 {
-    char **names = wire_pointers(arena, (size_t)service->nodes_gone_count);
+    char **names = arena_pointers(arena, (size_t)service->nodes_gone_count);
     struct node_shown *shown;
     *ret_count = 0;
     list_each(shown, &service->nodes_gone, gone) {
@@ -162,7 +162,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.nodes = wire_pointers(&arena, (size_t)cluster_nodes_count(cluster));
+    answer.nodes = arena_pointers(&arena, (size_t)cluster_nodes_count(cluster));
     bool whole = answer.nodes;
     for (const struct node *node = cluster_first_node(cluster); whole && node;
          node = cluster_next_node(cluster, node)) {

@@ -149,7 +149,7 @@ static Muster__Job *show_job(struct glance *glance, const struct job *job, size_
 static Muster__Job **show_all(struct glance *glance, const struct job *const *list, uint32_t count,
                               size_t *ret_shown)
 {
-    Muster__Job **ret = wire_pointers(&glance->arena, count);
+    Muster__Job **ret = arena_pointers(&glance->arena, count);
     size_t shown = 0, left = LIST_BYTES;
     glance->failed |= !ret;
     while (ret && shown < count && (ret[shown] = show_job(glance, list[shown], &left)))
@@ -179,7 +179,7 @@ static void show_queue(struct glance *glance)
 {
     struct service *service = glance->call->service;
     struct queue queue = {0};
-    glance->answer.queue = wire_pointers(&glance->arena, glance->limit);
+    glance->answer.queue = arena_pointers(&glance->arena, glance->limit);
     glance->failed |= !glance->answer.queue;
     queue_init(&queue, service_cluster(service), service_now_ms(service));
     const struct job *job;

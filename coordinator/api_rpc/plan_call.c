@@ -162,7 +162,7 @@ static int read_question(struct question *question, struct error *err)
 static bool wire_reasons(struct service_call *call, struct arena *arena,
                          const struct forecast *forecast, Muster__PlanAnswer *ret)
 {
-    ret->reasons = wire_pointers(arena, PLAN_REASONS_MAX);
+    ret->reasons = arena_pointers(arena, PLAN_REASONS_MAX);
     for (int i = 0; ret->reasons && i < forecast->reasons_count; i++) {
         Muster__Reason *one = wire_reason(arena, &forecast->reasons[i]);
         if (!one || !scope_reason(call, arena, one))
@@ -176,7 +176,7 @@ static bool wire_effects(struct service_call *call, struct arena *arena,
                          const struct forecast *forecast, Muster__PlanAnswer *ret)
 {
     Muster__PlanAnswer__Effect *effects = arena_array(arena, PLAN_EFFECTS_MAX, sizeof(*effects));
-    ret->effects = wire_pointers(arena, PLAN_EFFECTS_MAX);
+    ret->effects = arena_pointers(arena, PLAN_EFFECTS_MAX);
     if (!effects || !ret->effects)
         return false;
     for (int i = 0; i < forecast->effects_count; i++) {
@@ -197,7 +197,7 @@ static bool wire_effects(struct service_call *call, struct arena *arena,
 static bool wire_nodes(struct arena *arena, const struct forecast *forecast,
                        Muster__PlanAnswer *ret)
 {
-    ret->nodes = wire_pointers(arena, (size_t)forecast->placement.count);
+    ret->nodes = arena_pointers(arena, (size_t)forecast->placement.count);
     for (int i = 0; ret->nodes && i < forecast->placement.count; i++)
         ret->nodes[ret->n_nodes++] = forecast->placement.nodes[i].name;
     return ret->nodes;

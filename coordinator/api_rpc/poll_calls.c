@@ -48,7 +48,7 @@ static Muster__Membership *wire_membership(struct arena *arena, const struct ass
         return NULL;
     muster__membership__init(ret);
     ret->generation = from->group->generation;
-    ret->members = wire_pointers(arena, world);
+    ret->members = arena_pointers(arena, world);
     if (!ret->members)
         return NULL;
     for (size_t rank = 0; rank < world; rank++) {
@@ -238,8 +238,8 @@ static void answer_poll(struct service *service, struct service_call *call, cons
     answer.version = version;
     answer.event = service_newest_event(service);
     answer.restored_wall_ms = service->options.restored_wall_ms;
-    answer.assignments = wire_pointers(&arena, poll.capacity);
-    answer.shared = wire_pointers(&arena, poll.capacity);
+    answer.assignments = arena_pointers(&arena, poll.capacity);
+    answer.shared = arena_pointers(&arena, poll.capacity);
     poll.failed = !answer.assignments || !answer.shared;
     cluster_assignments(service_cluster(service), node->name, add_assignment, &poll);
     if (poll.failed || !service_fill_terminals(service, &arena, message, &answer)) {

@@ -179,10 +179,10 @@ static int read_page(struct store *store, struct reading *reading, struct error 
     struct replay_page *page = reading->page;
     Muster__ReplayAnswer *answer = &page->answer;
     size_t limit = (size_t)reading->query.limit;
-    answer->nodes = wire_pointers(&page->arena, limit);
-    answer->tenants = wire_pointers(&page->arena, limit);
-    answer->jobs = wire_pointers(&page->arena, limit);
-    answer->differing = wire_pointers(&page->arena, limit);
+    answer->nodes = arena_pointers(&page->arena, limit);
+    answer->tenants = arena_pointers(&page->arena, limit);
+    answer->jobs = arena_pointers(&page->arena, limit);
+    answer->differing = arena_pointers(&page->arena, limit);
     if (!answer->nodes || !answer->tenants || !answer->jobs || !answer->differing)
         return E_RESOURCE_EXHAUSTED;
     int rc = store->verbs->list_past(store, &reading->query, add_past, reading, err);

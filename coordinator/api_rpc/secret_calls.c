@@ -46,7 +46,7 @@ static bool note_job(struct arena *arena, const struct job *job, Muster__Secret 
 {
     secret->jobs_count++;
     if (!secret->jobs)
-        secret->jobs = wire_pointers(arena, SECRET_JOBS_SHOWN);
+        secret->jobs = arena_pointers(arena, SECRET_JOBS_SHOWN);
     if (!secret->jobs)
         return false;
     if (secret->n_jobs == SECRET_JOBS_SHOWN)
@@ -115,7 +115,7 @@ void call_list_secrets(struct service *service, struct service_call *call, bool 
     }
     secrets_read_missing_keys(service->secrets);
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
-    answer.secrets = wire_pointers(&arena, STORE_SECRETS_MAX);
+    answer.secrets = arena_pointers(&arena, STORE_SECRETS_MAX);
     bool whole = answer.secrets;
     for (const struct store_secret *secret = secrets_first(service->secrets); whole && secret;
          secret = secrets_next(service->secrets, secret)) {

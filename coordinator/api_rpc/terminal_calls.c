@@ -48,7 +48,7 @@ bool service_fill_terminals(struct service *service, struct arena *arena,
             continue;
         Muster__Terminal *one = arena_alloc(arena, sizeof(*one));
         if (!ret->terminals)
-            ret->terminals = wire_pointers(arena, MAX_CHANNELS);
+            ret->terminals = arena_pointers(arena, MAX_CHANNELS);
         if (!one || !ret->terminals)
             return false;
         wire_terminal(c, one);

@@ -36,7 +36,7 @@ static bool wire_lines(struct arena *arena, const struct logs_page *page,
 {
     size_t count = (size_t)page->count;
     Muster__LogLine *lines = arena_array(arena, count, sizeof(*lines));
-    ret->lines = wire_pointers(arena, count);
+    ret->lines = arena_pointers(arena, count);
     if (!lines || !ret->lines)
         return false;
     for (size_t i = 0; i < count; i++) {
@@ -131,7 +131,7 @@ void call_get_logs(struct service *service, struct service_call *call, bool last
 static bool wire_series(struct arena *arena, const struct metric_series *from, int count,
                         Muster__GetMetricsAnswer *ret)
 {
-    ret->series = wire_pointers(arena, (size_t)count);
+    ret->series = arena_pointers(arena, (size_t)count);
     for (int i = 0; ret->series && i < count; i++) {
         Muster__MetricSeries *series = arena_alloc(arena, sizeof(*series));
         Muster__MetricPoint *points = arena_array(arena, (size_t)from[i].count, sizeof(*points));
@@ -139,7 +139,7 @@ static bool wire_series(struct arena *arena, const struct metric_series *from, i
             return false;
         muster__metric_series__init(series);
         series->name = rpc_text(from[i].name);
-        series->points = wire_pointers(arena, (size_t)from[i].count);
+        series->points = arena_pointers(arena, (size_t)from[i].count);
         if (!series->points)
             return false;
         for (int j = 0; j < from[i].count; j++) {
@@ -244,7 +244,7 @@ static int read_events(struct service_call *call, struct page_of_events *page, s
     struct store_events_query query = {
         .job = job ? job->id : "", .limit = (int)page->limit, .newest = message->newest};
     page->answer->next = message->after;
-    page->answer->events = wire_pointers(page->arena, page->limit);
+    page->answer->events = arena_pointers(page->arena, page->limit);
     int rc = page->answer->events ? read_pages(page, &query, err) : E_RESOURCE_EXHAUSTED;
     if (rc == E_RESOURCE_EXHAUSTED)
         error_set(err, rc, "the answer is too large");

@@ -169,7 +169,7 @@ static Muster__Job__State job_state(enum job_state state)
 
 static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job *ret)
 {
-    ret->workers = wire_pointers(arena, (size_t)job->workers_count);
+    ret->workers = arena_pointers(arena, (size_t)job->workers_count);
     if (!ret->workers)
         return false;
     for (int i = 0; i < job->workers_count; i++) {
@@ -185,7 +185,7 @@ static bool wire_workers(struct arena *arena, const struct job *job, Muster__Job
 
 static bool wire_spares(struct arena *arena, const struct job *job, Muster__Job *ret)
 {
-    ret->spares = wire_pointers(arena, (size_t)job->workers_count);
+    ret->spares = arena_pointers(arena, (size_t)job->workers_count);
     for (int i = 0; ret->spares && i < job->workers_count; i++) {
         const struct worker *worker = &job->workers[i];
         if (worker->spare && worker->local_rank == 0 && worker->state != WORKER_EXITED)
@@ -346,7 +346,7 @@ static Muster__Node__State node_state(enum node_state state)
 static bool wire_labels(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     size_t count = (size_t)node->labels_count;
-    ret->labels = wire_pointers(arena, count);
+    ret->labels = arena_pointers(arena, count);
     Muster__Node__LabelsEntry *entries = arena_array(arena, count, sizeof(*entries));
     if (!ret->labels || !entries)
         return false;
@@ -402,7 +402,7 @@ static bool wire_gpu(struct arena *arena, const struct gpu *from, Muster__Gpu *r
 static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
     size_t count = (size_t)node->gpus_count;
-    ret->gpus = wire_pointers(arena, count);
+    ret->gpus = arena_pointers(arena, count);
     Muster__Gpu *gpus = arena_array(arena, count, sizeof(*gpus));
     if (!ret->gpus || !gpus)
         return false;
@@ -417,8 +417,8 @@ static bool wire_gpus(struct arena *arena, const struct node *node, Muster__Node
 
 static bool wire_node_jobs(struct arena *arena, const struct node *node, Muster__Node *ret)
 {
-    ret->jobs = wire_pointers(arena, node->jobs.count);
-    ret->uses = wire_pointers(arena, node->jobs.count);
+    ret->jobs = arena_pointers(arena, node->jobs.count);
+    ret->uses = arena_pointers(arena, node->jobs.count);
     Muster__Node__Use *uses = arena_array(arena, node->jobs.count, sizeof(*uses));
     if (!ret->jobs || !ret->uses || !uses)
         return false;

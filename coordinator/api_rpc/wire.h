@@ -19,12 +19,6 @@ enum {
     WIRE_LIST_MAX_BYTES = 2 << 20, /* for jobs in one list: a spec may have 256 KiB */
 };
 
-/* Space for that many pointers, of a repeated field. */
-static inline void *wire_pointers(struct arena *arena, size_t count)
-{
-    return arena_array(arena, count, sizeof(void *));
-}
-
 /* Its text contains names of jobs between marks (reason.h). scope.c removes them for the reader;
  * wire_show_all (false if memory is out) for readers that see all. */
 Muster__Reason *wire_reason(struct arena *arena, const struct reason *reason);
