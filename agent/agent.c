@@ -259,11 +259,25 @@ static void on_stacks(void *arg, const struct agent_worker *worker, const char *
     report_output(&agent->driver.report);
 }
 
-static void on_gpus_read(void *arg)
+/* Their memory says which slots may be used again. */
+static void on_gpus_read(void *arg, const struct gpu_watch_read *read)
 {
     struct agent *agent = arg;
     struct gpu_metrics_sink sink = {agent, on_metric};
-    gpu_metrics(agent->gpus, agent->core, &sink);
+    int64_t used_bytes[INVENTORY_GPUS_MAX];
+    int count = gpu_watch_count(agent->gpus);
+    for (int slot = 0; slot < count; slot++) {
+        struct gpu_reading now;
+        uint64_t bytes;
+        bool there = gpu_watch_reading(agent->gpus, (uint32_t)slot, &now, &bytes);
+        used_bytes[slot] = there ? now.memory_used_bytes : GPU_UNKNOWN;
+    }
+    struct agent_event event = {
+        .kind = AGENT_EVENT_GPUS,
+        .gpus = {.used_bytes = used_bytes, .count = count, .begun_ms = read->begun_ms}};
+    agent_driver_step(&agent->driver, &event);
+    if (read->regular)
+        gpu_metrics(agent->gpus, agent->core, &sink);
 }
 
 static const struct agent_worker *on_worker(void *arg, const struct worker_key *key)

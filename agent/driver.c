@@ -72,6 +72,9 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
         else
             worker_socket_answer(driver->socket, action);
         break;
+    case AGENT_ACTION_READ_GPUS:
+        gpu_watch_soon(driver->gpus);
+        break;
     case AGENT_ACTION_WAKE_AT:
         loop_timer_set(driver->loop, &driver->tick_timer, action->at_ms, on_tick, driver);
         break;

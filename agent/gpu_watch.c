@@ -8,9 +8,11 @@
 struct gpu_watch {
     struct loop *loop;
     const struct log *log;
-    void (*on_read)(void *arg);
+    void (*on_read)(void *arg, const struct gpu_watch_read *read);
     void *arg;
     struct loop_timer timer;
+    int64_t regular_ms; /* when the next regular reading is due */
+    struct gpu_watch_read now;
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     int count;
     struct nvml *nvml; /* the reading thread's, opened by the first reading */
@@ -20,6 +22,7 @@ struct gpu_watch {
     } next[INVENTORY_GPUS_MAX], latest[INVENTORY_GPUS_MAX]; /* `next` is the reading thread's */
     bool fresh;                                             /* no report had `latest` yet */
     bool reading;                                           /* a reading is under way */
+    bool soon;                                              /* another one is to follow it */
     bool orphaned;                                          /* it frees the watch */
 };
 
@@ -56,6 +59,23 @@ static void tell_changes(const struct gpu_watch *watch)
 
 static void begin_reading(void *arg);
 
+static void set_timer(struct gpu_watch *watch)
+{
+    int64_t now_ms = loop_now_ms(watch->loop), at_ms = watch->regular_ms;
+    if (watch->soon && now_ms + GPU_WATCH_SOON_MS < at_ms)
+        at_ms = now_ms + GPU_WATCH_SOON_MS;
+    loop_timer_set(watch->loop, &watch->timer, at_ms, begin_reading, watch);
+}
+
+void gpu_watch_soon(struct gpu_watch *watch)
+{
+    if (!watch || watch->soon)
+        return;
+    watch->soon = true;
+    if (!watch->reading)
+        set_timer(watch);
+}
+
 static void on_read(void *arg)
 {
     struct gpu_watch *watch = arg;
@@ -67,14 +87,18 @@ static void on_read(void *arg)
     tell_changes(watch);
     memcpy(watch->latest, watch->next, sizeof(watch->latest));
     watch->fresh = true;
-    watch->on_read(watch->arg);
-    loop_timer_set(watch->loop, &watch->timer, loop_now_ms(watch->loop) + GPU_WATCH_EVERY_MS,
-                   begin_reading, watch);
+    watch->on_read(watch->arg, &watch->now);
+    set_timer(watch);
 }
 
 static void begin_reading(void *arg)
 {
     struct gpu_watch *watch = arg;
+    int64_t now_ms = loop_now_ms(watch->loop);
+    watch->now = (struct gpu_watch_read){now_ms, now_ms >= watch->regular_ms};
+    if (watch->now.regular)
+        watch->regular_ms = now_ms + GPU_WATCH_EVERY_MS;
+    watch->soon = false;
     watch->reading = true;
     loop_offload(watch->loop, read_all, on_read, watch);
 }
@@ -103,6 +127,11 @@ void gpu_watch_free(struct gpu_watch *watch)
     watch->orphaned = true;
     if (!watch->reading)
         drop(watch);
+}
+
+int gpu_watch_count(const struct gpu_watch *watch)
+{
+    return watch ? watch->count : 0;
 }
 
 bool gpu_watch_reading(const struct gpu_watch *watch, uint32_t slot, struct gpu_reading *ret,

@@ -10,21 +10,32 @@
 #include "common/loop/loop.h"
 #include "proto/node.pb-c.h"
 
-enum { GPU_WATCH_EVERY_MS = 5000 };
+enum { GPU_WATCH_EVERY_MS = 5000, GPU_WATCH_SOON_MS = 200 };
 
 struct gpu_watch;
 
+struct gpu_watch_read {
+    int64_t begun_ms; /* of the loop's clock */
+    bool regular;     /* not asked for by gpu_watch_soon */
+};
+
 struct gpu_watch_options {
-    struct loop *loop;                 /* borrowed for life */
-    const struct log *log;             /* borrowed for life */
-    const struct inventory *inventory; /* copied */
-    void (*on_read)(void *arg);        /* after each reading */
+    struct loop *loop;                                             /* borrowed for life */
+    const struct log *log;                                         /* borrowed for life */
+    const struct inventory *inventory;                             /* copied */
+    void (*on_read)(void *arg, const struct gpu_watch_read *read); /* after each reading */
     void *arg;
 };
 
 /* NULL if the inventory has no GPUs, or there is no memory: nothing is reported then. */
 struct gpu_watch *gpu_watch_new(const struct gpu_watch_options *options);
 void gpu_watch_free(struct gpu_watch *watch); /* never waits for a reading; NULL is fine */
+
+/* Read them GPU_WATCH_SOON_MS from now, beside the regular readings. NULL is fine. */
+void gpu_watch_soon(struct gpu_watch *watch);
+
+/* Slots that are GPUs: of NULL none. */
+int gpu_watch_count(const struct gpu_watch *watch);
 
 /* The latest reading of a slot's GPU, and all its memory. False: there is none, or it is lost. */
 bool gpu_watch_reading(const struct gpu_watch *watch, uint32_t slot, struct gpu_reading *ret,

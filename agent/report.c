@@ -1,5 +1,6 @@
 #include "agent/report.h"
 
+#include "agent/core/slot.h"
 #include "agent/link/wire.h"
 
 enum { REPORT_ARENA_MAX_BYTES = 16 << 20 };
@@ -29,6 +30,25 @@ static void on_reported(void *arg, uint64_t sequence, int code)
     report->on_answer(report->arg, sequence == coordinator_link_sequence(report->link), code);
 }
 
+/* Without room they are told of a beat later. */
+static void fill_held(const struct agent_core *core, struct arena *arena,
+                      Muster__NodeReport *message)
+{
+    int count = 0;
+    const struct agent_slot *slots = agent_core_slots(core, &count);
+    message->held = arena_pointers(arena, (size_t)count);
+    Muster__SlotHeld *all = arena_array(arena, (size_t)count, sizeof(*all));
+    for (int i = 0; message->held && all && i < count; i++) {
+        if (slots[i].state != AGENT_SLOT_HELD)
+            continue;
+        Muster__SlotHeld *held = &all[message->n_held];
+        muster__slot_held__init(held);
+        held->slot = (uint32_t)i;
+        held->memory_bytes = (uint64_t)agent_slot_excess(&slots[i]);
+        message->held[message->n_held++] = held;
+    }
+}
+
 static void send_report(struct report *report)
 {
     Muster__NodeReport message = MUSTER__NODE_REPORT__INIT;
@@ -41,6 +61,7 @@ static void send_report(struct report *report)
         return;
     }
     (void)gpu_watch_fill(report->gpus, arena, &message); /* the next reading comes soon */
+    fill_held(report->core, arena, &message);
     outbox_fill(report->outbox, arena, &message);
     bool sent = coordinator_link_report(report->link, &message, on_reported, report);
     if (outbox_packed(report->outbox, sent))

@@ -81,6 +81,17 @@ static void add(struct buf *text, const char *fault)
     (void)buf_printf(text, "%s%s", text->size ? ", " : "", fault);
 }
 
+static void add_held(struct buf *text, const Muster__Gpu *gpu)
+{
+    char bytes[FORMAT_MAX];
+    add(text, "gets no job, as its last worker has ended and ");
+    if (gpu->held_bytes)
+        (void)buf_printf(text, "%s of its memory are still in use",
+                         format_bytes(gpu->held_bytes, bytes));
+    else
+        (void)buf_str(text, "its memory cannot be read");
+}
+
 void gpu_tell_faults(const Muster__Node *node, FILE *out)
 {
     for (size_t i = 0; i < node->n_gpus; i++) {
@@ -96,6 +107,8 @@ void gpu_tell_faults(const Muster__Node *node, FILE *out)
             (void)buf_printf(&text, "%s%" PRIu64 " uncorrected memory error%s",
                              text.size ? ", " : "", now->ecc_errors,
                              str_plural((int64_t)now->ecc_errors));
+        if (gpu->held)
+            add_held(&text, gpu);
         if (now && now->slowed_by_heat)
             add(&text, "slowed down by heat");
         if (now && now->slowed_by_power)

@@ -40,8 +40,9 @@ function devices(node) {
 }
 
 // What somebody should look after.
-function faults(now) {
+function faults({ now = {}, held, held_bytes }) {
   return [
+    held && (Number(held_bytes) ? `gets no job: its last worker has ended and ${bytes(held_bytes)} of its memory are still in use` : "gets no job: its last worker has ended and its memory cannot be read"),
     now.lost && "cannot be read any more",
     now.xid && `Xid ${now.xid}`,
     Number(now.ecc_errors) > 0 && plural(Number(now.ecc_errors), "uncorrected memory error"),
@@ -63,7 +64,7 @@ function gpus(node) {
         h("span", { title: gpu.uuid }, `${gpu.index || 0}${gpu.instance ? " (MIG)" : ""}`), gpu.model,
         used == null ? "" : h("span", { class: "gauge" }, `${used} %`, meter("used", used / 100, `${used} % of the time with a kernel running`)),
         h("span", { class: "gauge" }, `${bytes(memory)} / ${bytes(gpu.memory_bytes)}`, meter("memory", memory / Number(gpu.memory_bytes || 1), "Memory in use")),
-        now.temperature_c ? `${now.temperature_c} °C` : "", now.power_w ? `${now.power_w} W` : "", faults(now),
+        now.temperature_c ? `${now.temperature_c} °C` : "", now.power_w ? `${now.power_w} W` : "", faults(gpu),
       ] };
     }), "", `GPUs of ${node.name}`));
 }
@@ -90,7 +91,7 @@ export function nodesView(root, only) {
         shown.map((node) => ({ key: node.name, cells: [
           h("a", { class: "clip", title: node.name, href: `#/nodes/${encodeURIComponent(node.name)}` }, node.name), h("span", {}, state(node.state), node.state !== "ready" && h("div", { class: "dim" }, node.reason?.text), node.unenforced && h("div", { class: "dim small" }, node.unenforced)),
           `${node.slots_used || 0} / ${node.slots || 0}`, `${node.cpus_used || 0} / ${node.cpus || 0}`, bytes(node.memory_bytes),
-          h("span", {}, devices(node), (node.gpus || []).map((gpu) => gpu.now && faults(gpu.now) && h("div", { class: "dim small" }, `GPU ${gpu.index || 0}: ${faults(gpu.now)}`))), runs(node), h("span", { class: "clip", title: node.address }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
+          h("span", {}, devices(node), (node.gpus || []).map((gpu) => faults(gpu) && h("div", { class: "dim small" }, `GPU ${gpu.index || 0}: ${faults(gpu)}`))), runs(node), h("span", { class: "clip", title: node.address }, node.address), h("span", { class: "dim small why" }, labels(node)), ago(node.seen_wall_ms), switches(node, view.refresh),
         ] })),
         only ? `No node is named ${only}.` : "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
       only && nodes.map(gpus),

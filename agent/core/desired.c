@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "agent/core/hub.h"
+#include "agent/core/slot.h"
 #include "agent/core/stop.h"
 #include "common/base/str.h"
 
@@ -53,13 +54,28 @@ static bool slots_are_free(const struct agent_core *core, const struct agent_wor
     return true;
 }
 
+/* It could wait for ever: another node may have room. */
+static void refuse_held(struct agent_worker *worker, int slot, struct agent_actions *ret)
+{
+    char why[AGENT_START_ERROR_MAX + 1];
+    (void)str_printf(why, sizeof(why),
+                     "the memory of the GPU of slot %d is still in use after its last worker ended",
+                     slot);
+    agent_worker_fail_start(worker, AGENT_START_AGAIN, why, ret);
+}
+
 void agent_desired_start(struct agent_core *core, struct agent_actions *ret)
 {
     for (struct agent_worker *w = core->workers; w; w = w->next) {
-        if (!w->waits || !slots_are_free(core, w))
+        int held = w->waits ? agent_slots_find(core, w->assignment, AGENT_SLOT_HELD) : -1;
+        if (held >= 0)
+            refuse_held(w, held, ret);
+        if (!w->waits || !slots_are_free(core, w) ||
+            agent_slots_find(core, w->assignment, AGENT_SLOT_CLEARING) >= 0)
             continue;
         w->waits = false;
         w->process = true;
+        agent_slots_use(core, w->assignment);
         struct agent_action *action = agent_actions_add(ret, AGENT_ACTION_START);
         action->key = w->key;
         action->assignment = assignment_hold(w->assignment);

@@ -25,6 +25,7 @@ enum agent_event_kind {
     AGENT_EVENT_WATCH,
     AGENT_EVENT_PROGRESS,
     AGENT_EVENT_LOST_PEERS,
+    AGENT_EVENT_GPUS,     /* all were read */
     AGENT_EVENT_STOP_ALL, /* the agent must end its workers before it leaves */
     AGENT_EVENT_KILL_ALL, /* the same again: at once */
 };
@@ -48,6 +49,11 @@ struct agent_event {
             const char *start_error;
             int start_code; /* of agent_start_code */
         };
+        struct {
+            const int64_t *used_bytes; /* of their memory, by slot; -1: it cannot be read */
+            int count;
+            int64_t begun_ms; /* when the reading began */
+        } gpus;
         const struct worker_stuck *stuck;
         const struct worker_exit *exit;
         struct {

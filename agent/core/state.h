@@ -1,8 +1,10 @@
-/* The core's own state: its workers, and those that it has forgotten. Only for the files of
+/* The core's own state: its workers, those that it has forgotten,
+ * and its slots that are GPUs. Only for the files of
  * agent/core. */
 #ifndef AGENT_STATE_H
 #define AGENT_STATE_H
 
+#include "agent/core/slot.h"
 #include "agent/core/worker.h"
 
 struct agent_core {
@@ -12,6 +14,8 @@ struct agent_core {
     bool left;                                          /* fenced: no decisions any more */
     bool stopping_all;                                  /* nothing new starts */
     struct worker_key tombstones[AGENT_TOMBSTONES_MAX]; /* a ring */
+    struct agent_slot slots[AGENT_SLOTS_WATCHED_MAX];
+    int slots_count;
     uint64_t forgotten; /* since the start; the next one is at this place of the ring */
 };
 

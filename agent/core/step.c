@@ -62,16 +62,6 @@ static void adopt(struct agent_core *core, const struct worker_found *found,
         agent_worker_end(worker, &found->exit, ret);
 }
 
-static void start_failed(struct agent_worker *worker, const struct agent_event *event,
-                         struct agent_actions *ret)
-{
-    struct worker_exit exit = {.code = event->start_code};
-    (void)str_copy(exit.text, sizeof(exit.text), event->start_error);
-    (void)str_copy(worker->start_error, sizeof(worker->start_error), event->start_error);
-    worker->shipped = true;
-    agent_worker_end(worker, &exit, ret);
-}
-
 static void stop_all(struct agent_core *core, int64_t now_ms, struct agent_actions *ret)
 {
     core->stopping_all = true;
@@ -100,7 +90,7 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
         agent_actions_add(ret, AGENT_ACTION_REPORT);
         break;
     case AGENT_EVENT_START_FAILED:
-        start_failed(worker, event, ret);
+        agent_worker_fail_start(worker, event->start_code, event->start_error, ret);
         break;
     case AGENT_EVENT_STUCK:
         agent_worker_set_stuck(worker, event->stuck, event->now_ms, ret);
@@ -132,6 +122,7 @@ static void worker_event(struct agent_core *core, const struct agent_event *even
     case AGENT_EVENT_UNREGISTERED:
     case AGENT_EVENT_FENCED:
     case AGENT_EVENT_DESIRED:
+    case AGENT_EVENT_GPUS:
     case AGENT_EVENT_STOP_ALL:
     case AGENT_EVENT_KILL_ALL:
         insist(!"an event about the agent");
@@ -193,6 +184,9 @@ void agent_step(struct agent_core *core, const struct agent_event *event, struct
     case AGENT_EVENT_DESIRED:
         agent_desired_apply(core, event, ret);
         break;
+    case AGENT_EVENT_GPUS:
+        agent_slots_read(core, event, ret);
+        break;
     case AGENT_EVENT_STOP_ALL:
         stop_all(core, event->now_ms, ret);
         break;
@@ -212,8 +206,9 @@ void agent_step(struct agent_core *core, const struct agent_event *event, struct
         worker_event(core, event, ret);
         break;
     }
+    int64_t held_ms = agent_slots_settle(core, event->now_ms, ret);
     agent_desired_start(core, ret);
-    int64_t next_ms = do_due(core, event->now_ms, ret);
+    int64_t next_ms = earlier_of(held_ms, do_due(core, event->now_ms, ret));
     if (next_ms < INT64_MAX)
         agent_actions_add(ret, AGENT_ACTION_WAKE_AT)->at_ms = next_ms;
     agent_core_check(core);

@@ -58,6 +58,17 @@ void agent_worker_end(struct agent_worker *worker, const struct worker_exit *exi
     agent_actions_add(ret, AGENT_ACTION_REPORT);
 }
 
+void agent_worker_fail_start(struct agent_worker *worker, int code, const char *why,
+                             struct agent_actions *ret)
+{
+    struct worker_exit exit = {.code = code};
+    (void)str_copy(exit.text, sizeof(exit.text), why);
+    (void)str_copy(worker->start_error, sizeof(worker->start_error), why);
+    worker->shipped = true;
+    worker->waits = false;
+    agent_worker_end(worker, &exit, ret);
+}
+
 void agent_worker_end_unstarted(struct agent_worker *worker, const char *why,
                                 struct agent_actions *ret)
 {

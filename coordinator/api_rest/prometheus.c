@@ -22,7 +22,7 @@ struct totals {
     uint64_t restarts, recoveries, workers, stalled;
     uint64_t slots, slots_used;
     struct {
-        uint64_t read, lost, faulty, slowed, percent, percents, memory_used, memory;
+        uint64_t read, lost, faulty, slowed, held, percent, percents, memory_used, memory;
     } gpus; /* of all nodes that are not lost */
 };
 
@@ -34,6 +34,8 @@ static void count_gpus(const struct node *node, struct totals *ret)
             ret->gpus.read++;
         if (now->lost)
             ret->gpus.lost++;
+        if (node->gpus[i].held)
+            ret->gpus.held++;
         if (now->xid || now->ecc_errors)
             ret->gpus.faulty++;
         if (now->slowed_by_heat || now->slowed_by_power)
@@ -99,6 +101,9 @@ static void write_gpus(struct buf *out, const struct totals *totals)
     write_number(out, "muster_gpus_faulty", "gauge",
                  "GPUs with a critical error (Xid) or uncorrected errors of memory.",
                  totals->gpus.faulty);
+    write_number(out, "muster_gpus_held", "gauge",
+                 "GPUs that get no job, as memory of ended workers is still in use.",
+                 totals->gpus.held);
     write_number(out, "muster_gpus_slowed", "gauge",
                  "GPUs whose clock heat or a power limit holds down.", totals->gpus.slowed);
     write_head(out, "muster_gpus_used_ratio", "gauge",

@@ -87,6 +87,16 @@ int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_G
     return (int)count;
 }
 
+int intake_held(const Muster__NodeReport *message, struct slot_held ret[NODE_GPUS_MAX])
+{
+    int count = 0;
+    for (size_t i = 0; i < message->n_held && count < NODE_GPUS_MAX; i++)
+        if (message->held[i]->slot < NODE_GPUS_MAX)
+            ret[count++] = (struct slot_held){
+                (int)message->held[i]->slot, (int64_t)(message->held[i]->memory_bytes & INT64_MAX)};
+    return count;
+}
+
 int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err)
 {
     enum { CPUS_MAX = 65536, PORT_MAX = 65535 };

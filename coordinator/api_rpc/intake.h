@@ -25,6 +25,9 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
 /* How its GPUs are, by slot; returns their number. */
 int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_GPUS_MAX]);
 
+/* Its slots that are held; returns their number. */
+int intake_held(const Muster__NodeReport *message, struct slot_held ret[NODE_GPUS_MAX]);
+
 /* Reports in `arena`. Their jobs' metrics named loss and tokens_per_second are added to them. */
 struct intake_workers {
     Muster__WorkerStatus *const *workers;

@@ -261,6 +261,7 @@ void call_report(struct service *service, struct service_call *call,
                  log_str("node", message->node), log_str("error", err.text));
     call->sequence = kept == 0 ? message->sequence : 0;
     struct gpu_now gpus[NODE_GPUS_MAX];
+    struct slot_held held[NODE_GPUS_MAX];
     struct event event = {
         .kind = EVENT_NODE_REPORT,
         .request = call->id,
@@ -269,8 +270,10 @@ void call_report(struct service *service, struct service_call *call,
                         .sequence = message->sequence,
                         .workers = reports,
                         .workers_count = count,
-                        .gpus = gpus,
-                        .gpus_count = intake_readings(message, gpus)},
+                        .gpus = {.now = gpus,
+                                 .now_count = intake_readings(message, gpus),
+                                 .held = held,
+                                 .held_count = intake_held(message, held)}},
     };
     step_core(service, &event);
     arena_fini(&arena);

@@ -392,6 +392,8 @@ static bool wire_gpu(struct arena *arena, const struct gpu *from, Muster__Gpu *r
     ret->instance = from->instance;
     ret->persistent = from->persistent;
     ret->exclusive = from->exclusive;
+    ret->held = from->held;
+    ret->held_bytes = from->held ? (uint64_t)from->held_bytes : 0;
     if (from->nvlinks >= 0) {
         ret->nvlinks_known_case = MUSTER__GPU__NVLINKS_KNOWN_NVLINKS;
         ret->nvlinks = (uint32_t)from->nvlinks;

@@ -73,8 +73,7 @@ struct event {
             uint64_t incarnation, sequence;
             const struct worker_report *workers;
             int workers_count;
-            const struct gpu_now *gpus; /* by slot */
-            int gpus_count;             /* 0: not read since the last report */
+            struct gpu_news gpus;
         } node_report;
         struct {
             const char *node;

@@ -213,8 +213,27 @@ void node_register(struct step *step)
 
 static void set_gpus(const struct event *event, struct node *node)
 {
-    for (int i = 0; i < event->node_report.gpus_count && i < node->gpus_count; i++)
-        node->gpus[i].now = event->node_report.gpus[i];
+    const struct gpu_news *news = &event->node_report.gpus;
+    for (int i = 0; i < news->now_count && i < node->gpus_count; i++)
+        node->gpus[i].now = news->now[i];
+}
+
+/* Slots that are held no longer may let a waiting job start. */
+static void set_held(struct step *step, struct node *node)
+{
+    const struct gpu_news *news = &step->event->node_report.gpus;
+    int64_t held[NODE_GPUS_MAX]; /* bytes; -1: it is not held */
+    for (int i = 0; i < node->gpus_count; i++)
+        held[i] = -1;
+    for (int i = 0; i < news->held_count; i++)
+        if (news->held[i].slot < node->gpus_count)
+            held[news->held[i].slot] = news->held[i].memory_bytes;
+    for (int i = 0; i < node->gpus_count; i++) {
+        struct gpu *gpu = &node->gpus[i];
+        step->wants_pass = step->wants_pass || gpu->held != (held[i] >= 0);
+        gpu->held = held[i] >= 0;
+        gpu->held_bytes = gpu->held ? held[i] : 0;
+    }
 }
 
 void node_report(struct step *step)
@@ -239,6 +258,7 @@ void node_report(struct step *step)
         node->last_report = sequence;
         note_contact(step, node);
         set_gpus(step->event, node);
+        set_held(step, node);
         size_t changed = step->to_store.count;
         reports_apply(step, node, step->event->node_report.workers,
                       step->event->node_report.workers_count);

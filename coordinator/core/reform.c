@@ -59,9 +59,17 @@ static void sort_by_node(const struct group *base, int *ret_ranks, int *ret_firs
     ret_first[0] = 0;
 }
 
+static bool holds_any(const struct node *node, const struct worker *worker, int slots)
+{
+    for (int slot = worker->slot; slot < worker->slot + slots; slot++)
+        if (node_holds(node, slot))
+            return true;
+    return false;
+}
+
 /* True unless the node is lost, drained or given back. Also false for a node of a growing gang on
  * which new workers failed: that growth is dropped, not repeated. Also false if a new worker there
- * would wait for slots of an unkillable process. */
+ * would wait for slots of an unkillable process, or for a GPU's memory. */
 static bool node_stays(const struct step *step, const struct job *job, const struct group *base,
                        bool growth, const struct node_ranks *node)
 {
@@ -72,7 +80,8 @@ static bool node_stays(const struct step *step, const struct job *job, const str
     for (int i = 0; i < node->count; i++) {
         const struct worker *worker = job_worker(job, base->members[node->ranks[i]]);
         bool ended = !worker_living(worker);
-        if (worker->leaving || (ended && where->stuck > 0) ||
+        if (worker->leaving ||
+            (ended && (where->stuck > 0 || holds_any(where, worker, job->spec->resources.slots))) ||
             (growth && ended && !is_current(job, base, worker)))
             return false;
     }

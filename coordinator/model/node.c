@@ -11,6 +11,20 @@ void node_free(struct node *node)
     free(node);
 }
 
+bool node_holds(const struct node *node, int slot)
+{
+    return slot < node->gpus_count && node->gpus[slot].held;
+}
+
+int node_slots_held(const struct node *node)
+{
+    int held = 0;
+    for (int slot = 0; slot < node->gpus_count; slot++)
+        if (node_holds(node, slot))
+            held++;
+    return held;
+}
+
 bool node_refuses_key(const struct node *node, const char *key)
 {
     for (int i = 0; i < NODE_REFUSED_KEYS_MAX; i++)

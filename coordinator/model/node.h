@@ -11,6 +11,7 @@
 #include "common/base/map.h"
 #include "common/base/name.h"
 #include "common/base/token.h"
+#include "coordinator/model/gpu.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/model/spec.h"
 #include "coordinator/model/state.h"
@@ -19,31 +20,11 @@ enum {
     NODE_KEY_MAX = TOKEN_PIN_LENGTH,
     NODE_REFUSED_KEYS_MAX = 4, /* the oldest beyond it are forgotten */
     NODE_LABELS_MAX = 64,
-    NODE_GPUS_MAX = 64,
     NODE_SLOTS_MAX = 256,
     NODE_PAST_MAX = 8,
     NODE_FAULT_TEXT_BYTES = 256,
     NODE_STUCK_TEXT_BYTES = 160,
     ADDRESS_MAX = 127,
-};
-
-/* As its agent last read it. Never stored. */
-struct gpu_now {
-    bool known, lost; /* lost: it cannot be read any more */
-    bool slowed_by_power, slowed_by_heat;
-    int8_t used_percent;             /* -1: not known */
-    int temperature_c, power_w, xid; /* 0: not known, none */
-    int64_t memory_used_bytes, ecc_errors;
-};
-
-struct gpu {
-    int index;
-    char model[64];
-    char uuid[48];
-    int64_t memory_bytes;
-    bool instance, persistent, exclusive; /* proto Gpu */
-    int nvlinks;                          /* -1: not known */
-    struct gpu_now now;
 };
 
 struct label {
@@ -100,6 +81,10 @@ struct node {
 #define NODE_EMPTYING "being emptied by an administrator" /* its reason, if none was given */
 
 void node_free(struct node *node); /* NULL is allowed */
+
+/* True if the slot is held (agent/core/slot.h): its GPU has memory in use and no worker. */
+bool node_holds(const struct node *node, int slot);
+int node_slots_held(const struct node *node);
 
 /* True if `incarnation` is an earlier agent of the node, which is fenced. */
 bool node_has_fenced(const struct node *node, uint64_t incarnation);

@@ -11,7 +11,7 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
-enum { NAMED_MAX = 3 };
+enum { NAMED_MAX = 3, HELD_TEXT_BYTES = 96 };
 
 struct census { /* number of nodes that pass each filter, after all earlier filters */
     int registered, matching, large, together, there, open, fitting, free;
@@ -20,6 +20,7 @@ struct census { /* number of nodes that pass each filter, after all earlier filt
     double closest_share;
     const struct node *absent[NAMED_MAX]; /* the first large ones that are unavailable */
     int short_cpus, short_memory;         /* of the open ones: those with too little free */
+    int slots_held;                       /* of the open ones, by their agents (node_holds) */
     uint64_t held_for;                    /* the job that such a node is reserved for */
 };
 
@@ -82,6 +83,7 @@ static void count_node(const struct view_node *at, const struct request *request
     if (!at->open)
         return;
     census->open++;
+    census->slots_held += node_slots_held(node);
     if (at->cpus_milli_free < cpus_milli_of(request->spec))
         census->short_cpus++;
     if (at->memory_bytes_free < memory_bytes_of(request->spec))
@@ -160,15 +162,24 @@ static void explain_wait(const struct view *view, const struct request *request,
     struct buf holders, needs;
     buf_init(&holders, sizeof(ret->text));
     buf_init(&needs, sizeof(ret->text));
+    char held[HELD_TEXT_BYTES] = "";
+    if (census->slots_held)
+        (void)str_printf(held, sizeof(held),
+                         "; %d GPU%s %s not free, as memory of ended workers is still in use",
+                         census->slots_held, str_plural(census->slots_held),
+                         census->slots_held == 1 ? "is" : "are");
     name_holders(view, request, &holders);
     put_needs(request->spec, census, &needs);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
-               "needs %d node%s with %s%s; %d of %d ready node%s %s that%s%s", request->nodes_min,
+               "needs %d node%s with %s%s; %d of %d ready node%s %s that%s%s%s", request->nodes_min,
                str_plural(request->nodes_min), buf_cstr(&needs),
                request->nodes_min == 1 ? "" : " each", census->fitting, census->open,
                str_plural(census->open), census->fitting == 1 || census->open == 1 ? "has" : "have",
-               holders.size ? "; in use by " : "", buf_cstr(&holders));
-    reason_hint(ret, "it starts when enough of these end; a higher priority would put it first");
+               holders.size ? "; in use by " : "", buf_cstr(&holders), held);
+    reason_hint(ret, census->slots_held ? "`muster nodes` names the GPUs; what holds their memory "
+                                          "is seen there by `nvidia-smi`"
+                                        : "it starts when enough of these end; a higher priority "
+                                          "would put it first");
     buf_fini(&holders);
     buf_fini(&needs);
 }

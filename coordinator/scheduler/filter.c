@@ -30,7 +30,7 @@ bool node_large_enough(const struct node *node, const struct spec *spec)
 
 static bool slot_taken(const struct view_node *node, int slot)
 {
-    return node->slot_map[slot / 64] >> (slot % 64) & 1;
+    return (node->slot_map[slot / 64] >> (slot % 64) & 1) || node_holds(node->node, slot);
 }
 
 /* First fit of `workers` runs of `each` adjacent slots. */

@@ -102,10 +102,12 @@ static int compare_options(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
+/* For how long slots are held is not known: nothing is kept for a job that needs them. */
 static bool could_use(const struct view_node *node, const struct spec *spec)
 {
-    return node->counted && !node_unmet_constraint(node->node, spec) &&
-           node_large_enough(node->node, spec) &&
+    int free = node->node->slots - node_slots_held(node->node);
+    return node->counted && spec->workers_per_node * spec->resources.slots <= free &&
+           !node_unmet_constraint(node->node, spec) && node_large_enough(node->node, spec) &&
            (!spec->topology[0] || node_label(node->node, spec->topology));
 }
 

@@ -11,11 +11,21 @@ bool view_is_available(const struct view_node *node)
     return node->open && node->slots_free > 0 && !(node->held_for && node->held_at_ms == INT64_MAX);
 }
 
+/* Held slots that no worker uses. */
+static int slots_held(const struct node *node)
+{
+    int held = 0;
+    for (int slot = 0; slot < node->gpus_count; slot++)
+        if (node_holds(node, slot) && !(node->slot_map[slot / 64] >> (slot % 64) & 1))
+            held++;
+    return held;
+}
+
 static void init_node(struct view_node *ret, const struct node *node)
 {
     *ret = (struct view_node){
         .node = node,
-        .slots_free = node->slots - node->slots_used,
+        .slots_free = node->slots - node->slots_used - slots_held(node),
         .cpus_milli_free = node->cpus_milli - node->cpus_milli_used,
         .memory_bytes_free = node->memory_bytes - node->memory_bytes_used,
         .open = node->state == NODE_READY && node->foreign == 0,

@@ -6,7 +6,8 @@
 
 struct view_node {
     const struct node *node;
-    int slots_free, cpus_milli_free;
+    int slots_free; /* of those that are not held (node_holds) */
+    int cpus_milli_free;
     int64_t memory_bytes_free;
     uint64_t slot_map[NODE_SLOTS_MAX / 64];
     bool open;          /* may get new workers now */

@@ -57,6 +57,8 @@ static struct node *copy_node(const struct node *like, int number)
     node->memory_bytes_used = 0;
     memset(node->slot_map, 0, sizeof(node->slot_map));
     memset(&node->jobs, 0, sizeof(node->jobs));
+    for (int i = 0; i < node->gpus_count; i++)
+        node->gpus[i].held = false;
     return node;
 }
 

@@ -99,6 +99,7 @@ def test_alerts_are_about_metrics_that_there_are(cluster):
                   ("MusterNodesGone", {("muster_nodes", "lost"): 1}), ("MusterNodesGone", {("muster_nodes", "unreachable"): 1}),
                   ("MusterNoSlots", {("muster_slots", ""): 0, ("muster_jobs", "queued"): 1}), ("MusterJobsFail", {("muster_jobs", "failed"): 1}),
                   ("MusterGpusLost", {("muster_gpus_lost", ""): 1}), ("MusterGpusFaulty", {("muster_gpus_faulty", ""): 1}),
+                  ("MusterGpusHeld", {("muster_gpus_held", ""): 1}),
                   ("MusterCallsFail", {("muster_calls_failed_total", ""): 21, ("muster_calls_total", ""): 100}),
                   (None, {}), (None, {("muster_slots", ""): 0}), (None, {("muster_jobs", "queued"): 1}), (None, {("muster_nodes", "cordoned"): 1}),
                   (None, {("muster_calls_failed_total", ""): 19, ("muster_calls_total", ""): 100}), (None, {("muster_jobs", "succeeded"): 1})]

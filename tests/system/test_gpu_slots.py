@@ -71,6 +71,45 @@ def test_what_gpus_do_and_what_ails_them_is_seen(eight_gpus_of_which_one_is_lost
         assert f"rank {rank} has {uuid}" in done.stdout, done.stdout
 
 
+def test_a_gpu_whose_memory_stays_in_use_gets_no_job_until_it_is_free(make_cluster, monkeypatch, tmp_path):
+    readings = tmp_path / "readings"
+    readings.write_text("0 memory 500\n")
+    for name, value in (("LD_LIBRARY_PATH", NVML.parent), ("FAKE_NVML_GPUS", "1"), ("FAKE_NVML_READINGS", readings)):
+        monkeypatch.setenv(name, str(value))
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "4")
+    cluster.wait_nodes(1)
+
+    def gpu():
+        return json.loads(cluster.muster("nodes", "-o", "json", check=True).stdout)["nodes"][0]["gpus"][0]
+    wait_for("a reading of the GPU", HANG_SECONDS, lambda: gpu().get("now"))
+    first = cluster.submit("--", "/bin/sleep", "1000")
+    cluster.wait_state(first, "running")
+    # It leaves a part of its memory in use. What ends soon is waited for, on the node.
+    readings.write_text("0 memory 40000\n")
+    cluster.muster("cancel", first, check=True)
+    cluster.wait_state(first, "cancelled")
+    second = cluster.submit("--", "/bin/true")
+    readings.write_text("0 memory 500\n")
+    cluster.wait_state(second, "succeeded")
+    assert not gpu()["held"]
+    third = cluster.submit("--", "/bin/sleep", "1000")
+    cluster.wait_state(third, "running")
+    readings.write_text("0 memory 3572\n")
+    cluster.muster("cancel", third, check=True)
+    held = wait_for("the slot to be held", 20, lambda: (lambda g: g if g["held"] else None)(gpu()))
+    assert int(held["held_bytes"]) == 3072 << 20, held
+    said = cluster.muster("nodes", check=True).stdout
+    assert "GPU 0 (GPU-0) gets no job, as its last worker has ended and 3 GiB of its memory are still in use" in said, said
+    fourth = cluster.submit("--", "/bin/true")
+    why = cluster.muster("why", fourth, check=True).stdout
+    assert "1 GPU is not free, as memory of ended workers is still in use" in why and "nvidia-smi" in why, why
+    assert "\nmuster_gpus_held 1\n" in cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
+    readings.write_text("0 memory 500\n")
+    cluster.wait_state(fourth, "succeeded")
+    assert not gpu()["held"] and "still in use" not in cluster.muster("nodes", check=True).stdout
+
+
 def test_an_agent_that_is_to_offer_more_slots_than_gpus_is_started_until_the_driver_shows_them(three_gpus_of_which_one_is_lost, make_cluster, monkeypatch):
     cluster = make_cluster(nodes=0)
     done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", "x", "--slots", "3", "--data", str(cluster.folder / "stray")],

@@ -134,5 +134,6 @@ __attribute__((visibility("default"))) const struct module_table muster_cuda_mod
     .build = MODULE_BUILD,
     .count = count_gpus,
     .device_new = new_device,
+    .plan_device_new = cuda_plan_device_new,
     .about = describe_gpu,
 };

@@ -90,6 +90,9 @@ static void write_action(struct story *s, const struct agent_action *a)
         buf_printf(out, "refuse#%llu(%s)", (unsigned long long)a->request,
                    error_name(a->error->code));
         break;
+    case AGENT_ACTION_READ_GPUS:
+        buf_str(out, "read");
+        break;
     case AGENT_ACTION_WAKE_AT:
         buf_printf(out, "wake(%lld)", (long long)a->at_ms);
         break;

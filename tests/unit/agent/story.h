@@ -2,7 +2,7 @@
  *
  *   register report start(j/1@2) term(j/1) kill(j/1) remember(j/1:2) forget(j/1) wake(1200) leave
  *   hello#5(g2) join#5(ready g2) join#5(wait g2) join#5(go g3) join#5(stop) watch#6(g3)
- *   watch#6(stop) progress#7 lost#8 refuse#9(NOT_FOUND)
+ *   read watch#6(stop) progress#7 lost#8 refuse#9(NOT_FOUND)
  *
  * Wakes are left out unless asked for. */
 #ifndef TESTS_AGENT_STORY_H
@@ -10,6 +10,7 @@
 
 #include <criterion/criterion.h>
 
+#include "agent/core/slot.h"
 #include "agent/core/step.h"
 #include "common/base/buf.h"
 

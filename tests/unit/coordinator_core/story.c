@@ -196,6 +196,7 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     facts->port_last = 20099;
     memcpy(facts->labels, node->labels, sizeof(node->labels));
     facts->labels_count = node->labels_count;
+    facts->gpus_count = node->gpus ? node->slots : 0;
     fill_reports(story, node, reports);
     struct event event = {.kind = EVENT_NODE_REGISTER, .request = ++story->next_request};
     event.node_register.facts = facts;
@@ -242,6 +243,11 @@ void story_report(struct story *story, const char *name)
     event.node_report.sequence = ++node->sequence;
     event.node_report.workers = reports;
     event.node_report.workers_count = node->workers_count;
+    struct slot_held held[32];
+    event.node_report.gpus.held = held;
+    for (int slot = 0; slot < 32; slot++)
+        if (node->held >> slot & 1)
+            held[event.node_report.gpus.held_count++] = (struct slot_held){slot, INT64_C(1) << 30};
     story_send(story, &event);
 }
 

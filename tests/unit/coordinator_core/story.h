@@ -40,6 +40,8 @@ struct story_node {
     bool breaks;     /* whatever starts there ends with code 1 */
     uint64_t incarnation, sequence;
     int slots;
+    bool gpus;     /* they are GPUs */
+    uint32_t held; /* bits of those that its agent holds, with 1 GiB in use */
     struct label labels[2];
     int labels_count;
     struct story_worker workers[STORY_WORKERS_MAX];

@@ -1,6 +1,7 @@
 /* Nodes that are lost, return, are drained, or say things twice. Stories
  * on virtual time: what happens, and the exact trace it leaves. */
 #include <criterion/criterion.h>
+#include <signal.h>
 
 #include "coordinator/model/assignment.h"
 #include "tests/unit/coordinator_core/story.h"
@@ -352,4 +353,67 @@ Test(nodes, the_end_of_an_earlier_connection_says_nothing_of_this_one)
     s.trace[0] = 0;
     story_send(&s, &event);
     story_expect(&s, "");
+}
+
+static void hold(uint32_t slots)
+{
+    story_node(&s, "g")->held = slots;
+    story_report(&s, "g");
+    story_follow(&s);
+}
+
+static void gpu_node(void)
+{
+    s.nodes[s.nodes_count].gpus = true;
+    story_node_up(&s, "g", 2);
+}
+
+Test(nodes, a_slot_whose_gpu_has_memory_in_use_gets_no_job_until_it_is_free)
+{
+    const struct story_spec both = {.name = "both", .nodes_min = 1, .nodes_max = 1, .slots = 2};
+    const struct story_spec one = {.name = "one", .nodes_min = 1, .nodes_max = 1, .slots = 1};
+    gpu_node();
+    hold(1);
+    s.trace[0] = 0;
+    story_submit(&s, &both);
+    const char *why = story_text(&s, &story_job(&s, "j1")->reason);
+    cr_expect(strstr(why, "0 of 1 ready node has that; 1 GPU is not free, as memory of ended "
+                          "workers is still in use"),
+              "%s", why);
+    story_submit(&s, &one);
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j2")->state, JOB_RUNNING);
+    cr_expect_eq(story_job(&s, "j2")->workers[0].slot, 1);
+    story_cancel(&s, "j2");
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_QUEUED);
+    hold(0);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+}
+
+/* Else its new rank would be refused there, again and again. */
+Test(nodes, a_gang_leaves_a_node_where_its_lost_rank_would_get_a_held_slot)
+{
+    s.nodes[0].gpus = s.nodes[1].gpus = true;
+    story_running_pair(&s, &story_pair);
+    story_node(&s, "b")->held = 1;
+    story_kill(&s, "j1", 1, SIGKILL);
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_expect_eq(job->state, JOB_RUNNING);
+    cr_expect_eq(job->current.nodes, 1);
+    story_node(&s, "b")->held = 0;
+    story_report(&s, "b");
+    story_follow(&s);
+    cr_expect_eq(job->current.nodes, 2, "it grows");
+}
+
+Test(nodes, a_slot_that_no_gpu_has_cannot_be_held)
+{
+    story_two_nodes(&s);
+    story_node(&s, "a")->held = 0xff;
+    story_report(&s, "a");
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
 }
