@@ -130,19 +130,16 @@ static void find(struct wires *wires, struct version *ret)
     }
 }
 
-/* Whether all ranks have the same. */
+/* Whether all ranks have what rank 0 has. It needs no memory, so that no rank fails alone. */
 static int compare(struct wires *wires, struct wk_comm *comm, bool *ret_alike, struct error *err)
 {
-    int world = wk_comm_world(comm);
-    struct version own, *all = calloc((size_t)world, sizeof(*all));
+    struct version own, first;
     find(wires, &own);
-    if (!all)
-        return error_set(err, WK_ENOMEM, "no memory to compare %d devices", world);
-    int rc = wk_all_gather(comm, &own, all, sizeof(own), WK_U8, NULL);
-    bool alike = *own.text;
-    for (int rank = 0; rank < world && !rc; rank++)
-        alike = alike && memcmp(&all[rank], &own, sizeof(own)) == 0;
-    free(all);
+    first = own;
+    int rc = wk_broadcast(comm, &first, sizeof(first), WK_U8, 0, NULL);
+    int32_t alike = *own.text && memcmp(&first, &own, sizeof(own)) == 0;
+    if (!rc)
+        rc = wk_all_reduce(comm, &alike, 1, WK_I32, WK_MIN, NULL);
     if (!rc && *own.text && !alike && !wires->remarked) {
         remark(&wires->options, "the ranks' devices have different collectives, or some have none");
         wires->remarked = true;
