@@ -25,6 +25,7 @@ enum {
 struct agent {
     char name[NAME_LENGTH_MAX + 1];
     char address[ADDRESS_MAX_BYTES + 1];
+    char interface[PLACE_INTERFACE_BYTES];
     char version[VERSION_MAX_BYTES + 1];
     uint16_t port_first, port_last;
     struct inventory inventory;
@@ -294,6 +295,7 @@ static int copy_options(struct agent *agent, const struct agent_options *o, stru
     if (rc)
         return rc;
     (void)str_copy(agent->name, sizeof(agent->name), o->name);
+    (void)str_copy(agent->interface, sizeof(agent->interface), o->interface ? o->interface : "");
     if (str_copy(agent->address, sizeof(agent->address), o->address ? o->address : "127.0.0.1"))
         return error_set(err, E_INVALID_ARGUMENT, "the address is too long: %s", o->address);
     (void)str_copy(agent->version, sizeof(agent->version), o->version ? o->version : "");
@@ -383,6 +385,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->on_end_arg = o->on_end_arg;
     driver->starter = (struct starter){.inventory = &agent->inventory,
                                        .cores = &agent->cores,
+                                       .interface = agent->interface,
                                        .inherited = agent->inherited,
                                        .processes = o->worker_processes,
                                        .namespaces = o->namespaces,

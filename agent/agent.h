@@ -29,6 +29,7 @@ struct agent_options {         /* borrowed until agent_new returns, `log` for li
     const char *hub_url;       /* address for workers: "ipc:///.../hub.sock" */
     const char *report_prefix; /* of the paths of sockets for programs' reports; NULL = none */
     const char *address;       /* address for other nodes */
+    const char *interface;     /* network interface with that address; NULL, "" = unknown */
     const char *version;
     uint16_t port_first, port_last; /* the coordinator may lease these for MASTER_PORT */
     struct cores cores;             /* for pinning workers by their slots; copied */

@@ -171,6 +171,7 @@ struct program {
     struct identity identity;
     char coordinator[NET_ADDRESS_MAX]; /* in the transport's form */
     char address[128];
+    char interface[PLACE_INTERFACE_BYTES];
     char hub_url[PLACE_SOCKET_MAX + 16], report_prefix[PLACE_SOCKET_MAX];
     char exe[PATH_MAX];
     struct users users;
@@ -502,6 +503,8 @@ static int build_agent(struct program *p, struct error *err)
     p->options.hub_url = p->hub_url;
     p->options.report_prefix = p->report_prefix;
     p->options.address = p->address;
+    place_interface(p->address, p->interface);
+    p->options.interface = p->interface;
     p->options.version = MUSTER_VERSION;
     p->options.environment = place_environment(p->users.change, &p->arena);
     p->options.users = &p->users;

@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -108,6 +110,29 @@ int place_address(const char *coordinator_url, char *ret, size_t size, struct er
     if (rc)
         return error_set(err, rc, "no route to %s: use --address", host);
     return 0;
+}
+
+static bool is_at(const struct sockaddr *own, const char *address)
+{
+    char text[NI_MAXHOST];
+    if (!own || (own->sa_family != AF_INET && own->sa_family != AF_INET6))
+        return false;
+    socklen_t length =
+        own->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return getnameinfo(own, length, text, sizeof(text), NULL, 0, NI_NUMERICHOST) == 0 &&
+           strcmp(text, address) == 0;
+}
+
+void place_interface(const char *address, char ret[PLACE_INTERFACE_BYTES])
+{
+    struct ifaddrs *all = NULL;
+    ret[0] = '\0';
+    if (getifaddrs(&all))
+        return;
+    for (const struct ifaddrs *one = all; one && !ret[0]; one = one->ifa_next)
+        if (is_at(one->ifa_addr, address))
+            (void)str_copy(ret, PLACE_INTERFACE_BYTES, one->ifa_name);
+    freeifaddrs(all);
 }
 
 static const char *pair(struct arena *arena, const char *name, const char *value)

@@ -66,6 +66,7 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
     struct environment_facts facts = {.inherited = starter->inherited,
                                       .socket = starter->socket,
                                       .cores = cores,
+                                      .interface = starter->interface,
                                       .gpus = inventory->gpus_count ? gpus : NULL,
                                       .gpus_count = (uint32_t)inventory->gpus_count};
     struct launch launch = {.key = a->key,

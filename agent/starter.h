@@ -19,6 +19,7 @@ struct starter {
     uint32_t processes;                  /* limit per worker, with threads; 0 = none */
     const struct namespaces *namespaces; /* for workers of other users; NULL = none */
     struct users *users;                 /* NULL = workers run as the agent */
+    const char *interface;               /* of the node's address; "" = unknown */
     const char *socket;                  /* URL of the worker hub */
     struct report_socket *reports;
     const struct log *log;

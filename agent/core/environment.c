@@ -125,7 +125,7 @@ static void set_devices(struct environment *env, const struct assignment *a,
     }
     /* Indices differ from program to program and change when a GPU falls off the bus; UUIDs name
      * the device (CUDA C Programming Guide, "CUDA Environment Variables"). */
-    const char *list = "";
+    const char *list = "", *interface = facts->interface;
     for (uint32_t i = a->slot; i < a->slot + a->slots && i < facts->gpus_count && list; i++)
         list = arena_printf(env->arena, "%s%s%s", list, list[0] ? "," : "", facts->gpus[i]);
     if (list)
@@ -133,6 +133,9 @@ static void set_devices(struct environment *env, const struct assignment *a,
     else
         env->failed = true;
     set_variable(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"); /* nvidia-smi's, where models differ */
+    if (interface && *interface && !(interface = arena_printf(env->arena, "=%s", interface)))
+        env->failed = true;
+    set_if(env, "NCCL_SOCKET_IFNAME", interface); /* "=": not what begins so, too */
 }
 
 static void set_muster(struct environment *env, const struct assignment *a,

@@ -26,6 +26,7 @@ struct environment_facts {          /* about this node */
                                      * ones */
     const char *socket;             /* URL of the worker hub */
     const char *report_socket;      /* path of the worker's own; "" = none */
+    const char *interface;          /* of the node's address; NULL, "" = unknown */
     const char *cores;              /* for pinning the worker; "" = none */
     const char *const *gpus;        /* UUIDs by slot; NULL = slots are not GPUs */
     uint32_t gpus_count;

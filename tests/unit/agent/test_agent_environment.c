@@ -38,6 +38,7 @@ static struct built build(const struct assignment *a, bool gpus)
     static const char *const uuids[] = {"GPU-0a", "GPU-2c", "GPU-3d", "GPU-4e"};
     struct environment_facts facts = {.inherited = inherited,
                                       .socket = "ipc:///d/hub.sock",
+                                      .interface = "ens5",
                                       .gpus = gpus ? uuids : NULL,
                                       .gpus_count = 4};
     b.rc = environment_build(a, &facts, &b.arena, &b.envp, &b.err);
@@ -72,8 +73,8 @@ Test(environment, place_in_the_world_as_torchrun_gives_it)
            {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "23456"},
            {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "5"},
            {"TORCHELASTIC_RUN_ID", "gpt-1"}, {"OMP_NUM_THREADS", "3"}, {"PATH", "/bin"},
-           {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"bad name", NULL}, {"RANKING", "1"},
-           {"RANKIN", NULL}, {"ODD", NULL});
+           {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"NCCL_SOCKET_IFNAME", NULL},
+           {"bad name", NULL}, {"RANKING", "1"}, {"RANKIN", NULL}, {"ODD", NULL});
     arena_fini(&b.arena);
     a->cpus = 0.5;
     b = build(a, false);
@@ -114,7 +115,7 @@ Test(environment, slots_are_gpus_where_there_are_some)
     struct assignment *a = two_nodes();
     struct built b = build(a, true);
     EXPECT(b, {"CUDA_VISIBLE_DEVICES", "GPU-3d,GPU-4e"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
-           {"ACCELERATE_USE_CPU", NULL});
+           {"NCCL_SOCKET_IFNAME", "=ens5"}, {"ACCELERATE_USE_CPU", NULL});
     assignment_release(a);
     arena_fini(&b.arena);
 }

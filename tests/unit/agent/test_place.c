@@ -54,6 +54,17 @@ Test(place, address_leads_to_the_coordinator)
                  E_UNAVAILABLE);
 }
 
+Test(place, the_interface_of_an_address)
+{
+    char interface[PLACE_INTERFACE_BYTES] = "?";
+    place_interface("127.0.0.1", interface);
+    cr_expect_str_eq(interface, "lo");
+    place_interface("192.0.2.1", interface); /* RFC 5737: nobody's */
+    cr_expect_str_eq(interface, "");
+    place_interface("localhost", interface);
+    cr_expect_str_eq(interface, "");
+}
+
 Test(place, secrets_of_the_agent_are_not_inherited)
 {
     struct arena arena = {0};
