@@ -40,11 +40,14 @@ static int intake_labels(const Muster__RegisterNodeRequest *message, struct node
     return 0;
 }
 
-static int intake_gpus(const Muster__RegisterNodeRequest *message, struct node *ret,
-                       struct error *err)
+static int intake_gpus(const Muster__RegisterNodeRequest *message, struct arena *arena,
+                       struct node *ret, struct error *err)
 {
     if (message->n_gpus > NODE_GPUS_MAX)
         return refuse_field("gpus", "too many", err);
+    ret->gpus = arena_array(arena, message->n_gpus, sizeof(*ret->gpus));
+    if (!ret->gpus)
+        return error_set(err, E_RESOURCE_EXHAUSTED, "gpus: the registration is too large");
     for (size_t i = 0; i < message->n_gpus; i++) {
         const Muster__Gpu *from = message->gpus[i];
         struct gpu *gpu = &ret->gpus[i];
@@ -97,7 +100,8 @@ int intake_held(const Muster__NodeReport *message, struct slot_held ret[NODE_GPU
     return count;
 }
 
-int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err)
+int intake_node(const Muster__RegisterNodeRequest *message, struct arena *arena, struct node *ret,
+                struct error *err)
 {
     enum { CPUS_MAX = 65536, PORT_MAX = 65535 };
     int rc = intake_name(message->name, "name", err);
@@ -127,7 +131,7 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, st
     rc = intake_labels(message, ret, err);
     if (rc)
         return rc;
-    return intake_gpus(message, ret, err);
+    return intake_gpus(message, arena, ret, err);
 }
 
 static int worker_state(Muster__Worker__State state, enum worker_state *ret, struct error *err)

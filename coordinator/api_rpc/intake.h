@@ -19,8 +19,9 @@ enum {
 /* "[a-z0-9][a-z0-9.-]{0,62}" or E_INVALID_ARGUMENT with `field`. */
 int intake_name(const char *name, const char *field, struct error *err);
 
-/* Fill `ret` (zeroed by the caller). */
-int intake_node(const Muster__RegisterNodeRequest *message, struct node *ret, struct error *err);
+/* Fill `ret` (zeroed by the caller); its GPUs are in `arena`. */
+int intake_node(const Muster__RegisterNodeRequest *message, struct arena *arena, struct node *ret,
+                struct error *err);
 
 /* How its GPUs are, by slot; returns their number. */
 int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_GPUS_MAX]);

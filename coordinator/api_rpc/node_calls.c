@@ -111,7 +111,7 @@ void call_register_node(struct service *service, struct service_call *call,
     struct worker_report *reports = NULL;
     struct intake_workers from = {.workers = message->workers, .workers_count = message->n_workers};
     struct join join = {.caller = call->caller};
-    int count = 0, rc = facts ? intake_node(message, facts, &err) : E_RESOURCE_EXHAUSTED;
+    int count = 0, rc = facts ? intake_node(message, &arena, facts, &err) : E_RESOURCE_EXHAUSTED;
     if (!rc)
         rc = check_belongs(service, message, &err);
     if (!rc)

@@ -146,8 +146,7 @@ static void apply_facts(struct step *step, struct node *node, const struct node 
     node->port_last = facts->port_last;
     memcpy(node->labels, facts->labels, sizeof(node->labels));
     node->labels_count = facts->labels_count;
-    memcpy(node->gpus, facts->gpus, sizeof(node->gpus));
-    node->gpus_count = facts->gpus_count;
+    node_set_gpus(node, facts->gpus, facts->gpus_count);
     memcpy(node->unenforced, facts->unenforced, sizeof(node->unenforced));
     node->shrunk = node->slots_used > node->slots || node->cpus_milli_used > node->cpus_milli ||
                    node->memory_bytes_used > node->memory_bytes;

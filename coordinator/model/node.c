@@ -3,12 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 void node_free(struct node *node)
 {
     if (!node)
         return;
     map_fini(&node->jobs);
+    free(node->gpus);
     free(node);
+}
+
+void node_set_gpus(struct node *node, const struct gpu *gpus, int count)
+{
+    struct gpu *copies = count ? calloc((size_t)count, sizeof(*copies)) : NULL;
+    insist(copies || !count);
+    if (count)
+        memcpy(copies, gpus, sizeof(*copies) * (size_t)count);
+    free(node->gpus);
+    node->gpus = copies;
+    node->gpus_count = count;
 }
 
 bool node_holds(const struct node *node, int slot)

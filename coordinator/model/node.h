@@ -50,7 +50,7 @@ struct node {
     int port_first, port_last;
     struct label labels[NODE_LABELS_MAX];
     int labels_count;
-    struct gpu gpus[NODE_GPUS_MAX];
+    struct gpu *gpus; /* gpus_count, owned */
     int gpus_count;
     char unenforced[512]; /* worker limits that it cannot enforce, and why; "" = none */
     bool connected;       /* its connection is open; false is a hint, not a verdict */
@@ -82,6 +82,8 @@ struct node {
 
 void node_free(struct node *node); /* NULL is allowed */
 
+/* Have copies of these instead. */
+void node_set_gpus(struct node *node, const struct gpu *gpus, int count);
 /* True if the slot is held (agent/core/slot.h): its GPU has memory in use and no worker. */
 bool node_holds(const struct node *node, int slot);
 int node_slots_held(const struct node *node);

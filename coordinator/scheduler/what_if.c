@@ -57,6 +57,8 @@ static struct node *copy_node(const struct node *like, int number)
     node->memory_bytes_used = 0;
     memset(node->slot_map, 0, sizeof(node->slot_map));
     memset(&node->jobs, 0, sizeof(node->jobs));
+    node->gpus = NULL;
+    node_set_gpus(node, like->gpus, like->gpus_count);
     for (int i = 0; i < node->gpus_count; i++)
         node->gpus[i].held = false;
     return node;
@@ -230,7 +232,7 @@ int what_if_apply(struct pass *pass, const struct what_if *what_if, struct alter
 void altered_fini(struct altered *altered)
 {
     for (int i = 0; i < altered->added_count; i++)
-        free(altered->added[i]);
+        node_free(altered->added[i]);
     for (struct displaced *next, *one = altered->displaced; one; one = next) {
         next = one->next;
         free(one);

@@ -238,7 +238,7 @@ static int read_node(const struct tree *map, struct node *ret, struct error *err
     if ((labels && labels->kind == TREE_LIST && labels->count > NODE_LABELS_MAX) ||
         (gpus && gpus->kind == TREE_LIST && gpus->count > NODE_GPUS_MAX))
         return tree_fail(map, err, "more labels or GPUs than a node may have");
-    void *to_labels = ret->labels, *to_gpus = ret->gpus;
+    void *to_labels = ret->labels, *to_gpus = NULL;
     int rc = read_fields(map, document_node_fields, ret, err);
     if (!rc)
         rc = read_array(labels, document_label_fields, sizeof(*ret->labels), &to_labels,
@@ -246,6 +246,7 @@ static int read_node(const struct tree *map, struct node *ret, struct error *err
     if (!rc)
         rc = read_array(gpus, document_gpu_fields, sizeof(*ret->gpus), &to_gpus, &ret->gpus_count,
                         err);
+    ret->gpus = to_gpus;
     return rc;
 }
 

@@ -181,6 +181,7 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     struct story_node *node = story_node(story, name);
     struct worker_report reports[STORY_WORKERS_MAX];
     struct node *facts = calloc(1, sizeof(*facts));
+    static const struct gpu gpus[NODE_GPUS_MAX];
     node->incarnation += new_incarnation ? 100 : 0;
     node->sequence = new_incarnation ? 0 : node->sequence;
     node->up = true;
@@ -196,14 +197,14 @@ void story_register(struct story *story, const char *name, bool new_incarnation)
     facts->port_last = 20099;
     memcpy(facts->labels, node->labels, sizeof(node->labels));
     facts->labels_count = node->labels_count;
-    facts->gpus_count = node->gpus ? node->slots : 0;
+    node_set_gpus(facts, gpus, node->gpus ? node->slots : 0);
     fill_reports(story, node, reports);
     struct event event = {.kind = EVENT_NODE_REGISTER, .request = ++story->next_request};
     event.node_register.facts = facts;
     event.node_register.workers = reports;
     event.node_register.workers_count = node->workers_count;
     story_send(story, &event);
-    free(facts);
+    node_free(facts);
 }
 
 void story_restart(struct story *story, int64_t now_ms)
