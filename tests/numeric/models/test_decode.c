@@ -93,6 +93,14 @@ struct subject {
     double apart; /* of logits, beside the largest */
 };
 
+/* So that texts matter: attention is far from even. But not the factors of norms: behind those of
+ * queries and keys, scores would be so large that their rounding decides. */
+static void enlarge(const struct param *param)
+{
+    for (size_t i = 0; i < param->count && param->dims > 1; i++)
+        param->data[i] *= 8;
+}
+
 static struct subject subject_new(int kind, enum wk_dtype type)
 {
     struct subject s = {.model = model_of(kind)};
@@ -100,8 +108,8 @@ static struct subject subject_new(int kind, enum wk_dtype type)
     s.low = calloc(s.model->count, sizeof(*s.low));
     CHECK(model_bind(s.model, s.params, NULL) == 0);
     CHECK(wk_model_init(s.model, 3) == 0);
-    for (size_t i = 0; i < s.model->count && kind != MLP; i++)
-        s.params[i] *= 8; /* so that texts matter: attention is far from even */
+    for (int i = 0; i < s.model->n_params && kind != MLP; i++)
+        enlarge(&s.model->params[i]);
     if (type != WK_F32)
         model_write_low(s.model, type, s.low);
     CHECK(model_set_compute(s.model, type, s.low, NULL) == 0);
