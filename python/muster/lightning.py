@@ -39,7 +39,9 @@ class Callback(pl.Callback):
         self._total: Optional[int] = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        stopping.should_stop()  # SIGTERM is a request to stop from here on
+        # Lightning's handler calls a collective, which in the middle of another one waits for ever.
+        # Lightning puts back at its end what was there before it.
+        stopping.take_signal()
         self._saved = self._seen = trainer.global_step
         total = trainer.estimated_stepping_batches
         self._total = int(total) if 0 < total < float("inf") else None

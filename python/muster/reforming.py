@@ -26,7 +26,7 @@ import torch.distributed as dist
 
 from .agent import REQUEST_S, Agent, Place, agent, log
 from .stopping import EXIT_STOPPED
-from .torch import Changed, Loop
+from .torch import Changed, Loop, leave
 
 T = TypeVar("T")
 JOIN_S = 590.0  # an agent answers a join that waits within 10 minutes
@@ -74,7 +74,7 @@ def elastic(train: Callable[[Loop], T], loop: Loop, *, backend: Optional[str] = 
                 raise
             log("info", "generation %d is over: %s", at.generation if at else 0, str(error).splitlines()[0])
         finally:
-            _leave()
+            leave()
         generation = _due(here)
 
 
@@ -118,15 +118,6 @@ def _form(at: Place, backend: str) -> None:
         torch.cuda.set_device(at.local_rank)
     store = dist.TCPStore(at.master_addr, at.master_port, at.world, at.rank == 0, timedelta(seconds=FORM_S))
     dist.init_process_group(backend, store=dist.PrefixStore(str(at.generation), store), rank=at.rank, world_size=at.world)
-
-
-def _leave() -> None:
-    """End this process's part of the group, which ends what others wait for in it."""
-    if dist.is_initialized():
-        try:
-            dist.destroy_process_group()
-        except RuntimeError as error:
-            log("info", "leaving the process group: %s", error)
 
 
 def _of_collective(error: RuntimeError) -> bool:

@@ -63,6 +63,13 @@ def _watch() -> None:
             signal.signal(signal.SIGTERM, _on_signal)
 
 
+def take_signal() -> None:
+    """SIGTERM is a request to stop from here on, whatever a library's handler does with it. For callbacks
+    of libraries whose handler would end the training, or wait for other ranks; from the main thread."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _on_signal)
+
+
 def _on_signal(number: int, frame: Any) -> None:
     global _signalled
     _signalled = Stop("SIGTERM", float("inf"))

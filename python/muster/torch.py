@@ -11,6 +11,7 @@ without torch.distributed, and with and without Muster. Every rank runs it.
 """
 from __future__ import annotations
 
+import atexit
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from torch.utils.data import IterableDataset, get_worker_info
 
 from . import stopping
+from .agent import log
 from .reporting import report
 from .sampler import BatchSampler
 from .saving import AnyPath, checkpoint, latest
@@ -44,7 +46,19 @@ def should_stop() -> bool:
         return stop
     flag = torch.tensor([int(stop)], dtype=torch.int32, device=_device())
     dist.all_reduce(flag, op=dist.ReduceOp.MAX)
+    if flag.item():
+        atexit.register(leave)
     return bool(flag.item())
+
+
+def leave() -> None:
+    """End this process's part of the process group, which ends what others wait for in it. Threads of a
+    group that is left to the interpreter's end may abort the process."""
+    if dist.is_initialized():
+        try:
+            dist.destroy_process_group()
+        except RuntimeError as error:
+            log("info", "leaving the process group: %s", error)
 
 
 class Stream(IterableDataset):

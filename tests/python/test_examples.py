@@ -61,20 +61,23 @@ class Examples(Case):
         self.peers = [self.peer(hello={"rank": 0, "world": world})]
         self.peers += [self.peer(hello={"rank": rank, "world": world}, with_board_of=self.peers[0]) for rank in range(1, world)]
         self.peer_ = self.peers[0]
-        processes = self.start(python, script, self.folder + "/ckpt", world)
+        folder = f"{self.folder}/ckpt-{world}"
+        processes = self.start(python, script, folder, world)
         if stops:
             wait_for("some steps", lambda: self.steps() and self.steps()[-1] >= 3 or any(p.poll() is not None for p in processes), 300)
             for peer in self.peers:
                 peer.event(event="stop", grace_s=60, reason="drained")
+            for process in processes:
+                process.terminate()  # the agent does so, too
             codes, output = self.end(processes)
             self.assertEqual(codes, [muster.EXIT_STOPPED] * world, output)
             stopped = self.steps()[-1]
             self.assertTrue(self.saved() and re.search(rf"\b0*{stopped}$", self.saved()[-1]), (self.saved(), stopped))
             for peer in self.peers:
                 peer.heard.clear()
-                peer.answers["latest"] = {"path": self.kept}
+                peer.answers["latest"] = {"path": self.newest(folder)}
             self.peer_.board.clear()  # another generation
-            processes = self.start(python, script, self.folder + "/ckpt", world)
+            processes = self.start(python, script, folder, world)
         codes, output = self.end(processes)
         self.assertEqual(codes, [0] * world, output)
         self.assertIn(f"done after {self.STEPS} steps", output)
@@ -85,10 +88,9 @@ class Examples(Case):
         self.assertTrue(any(isinstance(loss, float) for loss in losses), self.peer_.heard[:5])
         self.assertTrue(self.saved() or stops)
 
-    @property
-    def kept(self):
+    def newest(self, folder):
         """The newest checkpoint on disk."""
-        found = [path for path in (Path(self.folder) / "ckpt").iterdir() if not path.name.startswith(".") and path.is_dir()]
+        found = [path for path in Path(folder).iterdir() if not path.name.startswith(".") and path.is_dir()]
         return str(max(found, key=lambda path: path.stat().st_mtime_ns))
 
     def test_a_loop_with_ddp(self):
@@ -101,10 +103,14 @@ class Examples(Case):
         self.check(("torch", "accelerate"), "accelerated.py", world=2)
 
     def test_the_trainer(self):
-        self.check(("torch", "transformers", "accelerate"), "trainer.py")
+        for world in (1, 2):
+            with self.subTest(world=world):
+                self.check(("torch", "transformers", "accelerate"), "trainer.py", world=world)
 
     def test_lightning(self):
-        self.check(("torch", "lightning"), "lit.py")
+        for world in (1, 2):
+            with self.subTest(world=world):
+                self.check(("torch", "lightning"), "lit.py", world=world)
 
     def test_jax_on_two_processes(self):
         self.check(("jax", "numpy"), "jax_train.py", world=2)
