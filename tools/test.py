@@ -184,7 +184,15 @@ def fuzzers():
 
 
 def long():
-    results = [kernels(full=True), fuzzers(), attacks()]
+    """All parts, also where one has failed: each takes long to run again."""
+    results, failures = [], []
+    for part in (lambda: kernels(full=True), fuzzers, attacks):
+        try:
+            results.append(part())
+        except Failed as failed:
+            failures.append(str(failed))
+    if failures:
+        raise Failed("\n".join(failures))
     return sum(passed for passed, _ in results), [why for _, skipped in results for why in skipped]
 
 
