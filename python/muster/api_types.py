@@ -447,6 +447,8 @@ class Gpu(TypedDict, total=False):
     persistent: bool
     exclusive: bool
     now: GpuReading
+    held: bool
+    held_bytes: str
 
 
 class NodeUse(TypedDict):
