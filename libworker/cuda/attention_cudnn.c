@@ -50,6 +50,7 @@ static struct attention_ruling rule_of(struct cuda_device *device, const struct 
                                        bool backward)
 {
     const struct kernel_attention k = attention_of(call);
+    bool windowed = k.window > 0 && k.window < k.length; /* not one that reaches all */
     struct attention_facts facts = {
         .choice = device->attention,
         .arch = device->arch,
@@ -59,8 +60,8 @@ static struct attention_ruling rule_of(struct cuda_device *device, const struct 
         .kv_heads = k.kv_heads,
         .length = k.length,
         .size = k.size,
-        .windowed =
-            k.window > 0 && k.window<k.length, .documents = call->in[ATTENTION_STARTS].count> 0,
+        .windowed = windowed,
+        .documents = call->in[ATTENTION_STARTS].count > 0,
         .decodes = attention_decodes(call),
         .backward = backward,
     };

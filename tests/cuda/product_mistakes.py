@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plant mistakes in kernels and host code of products, one at a time, and see that a test finds each.
+"""Plant mistakes in kernels and host code of products and attention, one at a time, and see that a test finds each.
 
     product_mistakes.py BUILD [NAME]...
 
@@ -15,6 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = "libworker/cuda/kernels/"
 ATTENTION, MORE, LT = "cuda_attention_kernels", "cuda_products", "cuda_lt"
+CUDNN = "cuda_cudnn"
+GRAPHS, CALLS = "libworker/cuda/cudnn_attention.c", "libworker/cuda/attention_cudnn.c"
+PLANS, RULE = "libworker/cuda/cudnn.c", "libworker/cuda/attention_rule.c"
 LIMIT_S = 300
 
 # name, file that is changed, before, after, what is compiled for it, the program, its tests
@@ -63,6 +66,53 @@ MISTAKES = [
      ".has_bias = false", None, LT, "every_type_and_turn"),
     ("old_plan_keeps_its_place", "libworker/cuda/lt.c", "    if (replaces)\n        places_set(lt);",
      "    if (replaces)\n        ;", None, LT, "plans_have_a_limit"),
+    ("scores_are_not_scaled", GRAPHS, "masked(s, scaled_scores(s, number(s, a->scale)))",
+     "masked(s, scaled_scores(s, number(s, 1)))", None, CUDNN, "graphs_are_attention"),
+    ("mask_is_the_wrong_way_round", GRAPHS, "CMP_GE, query, key, seen",
+     "CMP_GE, key, query, seen", None, CUDNN, "graphs_are_attention"),
+    ("largest_is_not_subtracted", GRAPHS, "int largest = row_sums(s, CUDNN_REDUCE_TENSOR_MAX, x);",
+     "(void)row_sums(s, CUDNN_REDUCE_TENSOR_MAX, x);\n    int largest = number(s, 0);",
+     None, CUDNN, "large_scores"),
+    ("lse_lacks_the_largest", GRAPHS, "ADD, largest, logs, ROLE_LSE",
+     "ADD, logs, number(s, 0), ROLE_LSE", None, CUDNN, "graphs_are_attention"),
+    ("heads_have_the_stride_of_rows", GRAPHS, "tensor.stride[1] = a->size;",
+     "tensor.stride[1] = row;", None, CUDNN, "graphs_are_attention"),
+    ("values_are_turned", GRAPHS, "a->backward ? TURNED : AS_IS;",
+     "TURNED;", None, CUDNN, "graphs_are_attention"),
+    ("delta_is_added", GRAPHS, "SUB, slopes, ROLE_DELTA",
+     "ADD, slopes, ROLE_DELTA", None, CUDNN, "graphs_are_attention"),
+    ("slopes_are_not_scaled", GRAPHS, "slopes, scale, scores(s)",
+     "slopes, number(s, 1), scores(s)", None, CUDNN, "graphs_are_attention"),
+    ("slopes_lack_the_shares", GRAPHS, "slopes, shares, scores(s)",
+     "slopes, number(s, 1), scores(s)", None, CUDNN, "graphs_are_attention"),
+    ("shares_are_not_turned", GRAPHS, "length * length, 1, length}",
+     "length * length, length, 1}", None, CUDNN, "graphs_are_attention"),
+    ("keys_have_the_values_slopes", GRAPHS, "turned_product(s, slopes, ROLE_Q, ROLE_DK)",
+     "turned_product(s, slopes, ROLE_DOUT, ROLE_DK)", None, CUDNN, "graphs_are_attention"),
+    ("backward_sees_later_keys", GRAPHS, "masked(s, less), scores(s)",
+     "less, scores(s)", None, CUDNN, "graphs_are_attention"),
+    ("keys_are_no_rows", GRAPHS, "a->sample, a->size, a->row, 1}",
+     "a->sample, a->size, 1, a->row}", None, CUDNN, "graphs_are_attention"),
+    ("values_begin_a_head_early", CALLS, "memory[ROLE_V] = element_at(qkv->data, (key.heads + key.kv_heads)",
+     "memory[ROLE_V] = element_at(qkv->data, (key.heads + key.kv_heads - 1)", None, CUDNN, "graphs_are_attention"),
+    ("gradients_are_not_added", CALLS, "if (to->add)",
+     "if (false)", None, CUDNN, "graphs_are_attention"),
+    ("dout_has_another_type", CALLS, "{.at = parts.dout, .type = type}",
+     "{.at = parts.dout, .type = WK_F16}", None, CUDNN, "graphs_are_attention"),
+    ("workspace_is_not_laid_out", CALLS, "(void)parts_take(&room, call, &key, plan->workspace_bytes);",
+     "(void)parts_take(&room, call, &key, 0);", None, CUDNN, "graphs_are_attention"),
+    ("every_plan_is_causal", CALLS, ".causal = k.causal,",
+     ".causal = true,", None, CUDNN, "graphs_are_attention"),
+    ("heads_are_half", CALLS, ".size = k.size,\n        .row = k.q.row",
+     ".size = k.size / 2,\n        .row = k.q.row", None, CUDNN, "graphs_are_attention"),
+    ("windows_are_cudnns", RULE, "if (f->windowed)", "if (false)", None, CUDNN,
+     "own_kernels_take_the_rest"),
+    ("plans_are_known_by_samples_alone", PLANS, "attention, sizeof(*attention)) == 0",
+     "attention, sizeof(int64_t)) == 0", None, CUDNN, "graphs_are_attention"),
+    ("plans_are_not_freed", PLANS, "        cudnn_graph_free(cudnn->shapes[i].plan);",
+     "        ;", None, CUDNN, "graphs_are_attention"),
+    ("stream_is_not_set", PLANS, "cudnn->api.SetStream(cudnn->handle, queue->stream)",
+     "cudnn->api.SetStream(cudnn->handle, NULL)", None, CUDNN, "graphs_are_attention"),
 ]
 
 
@@ -105,11 +155,11 @@ def plant(build, folder, mistake):
     binary = folder / "program"
     link = re.sub(r" -o \S+", f" {' '.join(map(str, objects))} -o {binary}", link, count=1)
     subprocess.run(link, shell=True, check=True, cwd=build)
-    arguments = [which] if program == LT else ["--filter", which, "--timeout", "200"]
+    arguments = [which] if program in (LT, CUDNN) else ["--filter", which, "--timeout", "200"]
     done = subprocess.run([binary, *arguments], capture_output=True, text=True, timeout=LIMIT_S)
     found = done.returncode != 0
     words = next((x.strip() for x in (done.stdout + done.stderr).splitlines()
-                  if re.search(r"element|not so|FAIL|sanitizer|waits|copies|a product", x)), "")
+                  if re.search(r"element|is off|cuDNN|not so|FAIL|sanitizer|waits|copies|a product", x)), "")
     print(f"{'found' if found else 'NOT FOUND'}  {name}: {words[:110]}", flush=True)
     return None if found else f"{name} was not found"
 

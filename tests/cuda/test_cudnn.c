@@ -103,6 +103,24 @@ static void graphs_are_attention(void)
     stage_free(&stage);
 }
 
+/* Of scores whose powers are beyond f32. What is rounded before they are scaled matters more. */
+static void large_scores(void)
+{
+    static const struct scene_shape shape = {
+        .samples = 1, .length = 9, .heads = 2, .kv_heads = 2, .size = 8, .scale = 40};
+    struct stage stage = stage_new(ATTENTION_AUTO);
+    struct scene *ours = scene_new(&shape, WK_BF16), *theirs = scene_new(&shape, WK_BF16);
+    scene_run(ours, stage.queue, 0);
+    scene_run_host(theirs);
+    CHECK(cudnn_counted(cuda_device_of(stage.device)).plans == 2);
+    CHECK(scene_off(ours, theirs, SCENE_LSE) <= bound_of(WK_BF16, SCENE_LSE));
+    CHECK(scene_off(ours, theirs, SCENE_OUT) <= bound_of(WK_BF16, SCENE_OUT));
+    CHECK(scene_off(ours, theirs, SCENE_DQKV) <= 0.1);
+    scene_free(ours);
+    scene_free(theirs);
+    stage_free(&stage);
+}
+
 /* Queries' gradients are summed in memory where their order is not known: on sm_100. */
 static void sums_without_an_order(void)
 {
@@ -218,6 +236,7 @@ int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(graphs_are_attention),
+        CHECK_CASE(large_scores),
         CHECK_CASE(sums_without_an_order),
         CHECK_CASE(own_and_cudnn_agree_on_what_is_kept),
         CHECK_CASE(own_kernels_take_the_rest),
