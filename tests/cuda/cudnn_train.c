@@ -1,0 +1,86 @@
+/* Whole trainings with attention by the fake cuDNN: plans are made when passes are laid out, and
+ * run in steps, evaluations and passes that are computed again. Losses and norms are the CPU's
+ * within the rounding of the type, and the same bits with every order of the streams. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libworker/cuda/cudnn.h"
+#include "tests/cuda/fake/gpu.h"
+#include "tests/lib/check.h"
+#include "tests/numeric/train/rehearsed.h"
+
+static const double LOW = 2e-2; /* as fake/train.c */
+
+static struct rehearsed_result on_cpu, on_gpu[2];
+
+static double distance(double x, double wanted)
+{
+    return fabs(x - wanted) / fmax(fabs(wanted), 1e-6);
+}
+
+static bool same(const struct rehearsed_result *a, const struct rehearsed_result *b)
+{
+    return a->count == b->count && !memcmp(a->weights, b->weights, a->count * sizeof(*a->weights));
+}
+
+static struct cudnn_counts run_there(struct rehearsed rehearsed, uint64_t seed,
+                                     struct rehearsed_result *ret)
+{
+    const struct fake_options options = gpu_options(seed);
+    rehearsed.device = gpu_new(&options);
+    cuda_device_of(rehearsed.device)->attention = ATTENTION_AUTO;
+    rehearsed_run(&rehearsed, ret);
+    struct cudnn_counts counts = cudnn_counted(cuda_device_of(rehearsed.device));
+    device_free(rehearsed.device);
+    return counts;
+}
+
+static void train(enum rehearsed_model model, const char *precision, const char *recompute)
+{
+    struct rehearsed rehearsed = {
+        .model = model,
+        .optimizer = REHEARSED_ADAMW,
+        .clips = true,
+        .settings = {{"mixed_precision", precision}, {"recompute", recompute}},
+        .n_settings = 2};
+    double most = 0;
+    rehearsed_run(&rehearsed, &on_cpu);
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        struct cudnn_counts counts = run_there(rehearsed, seed, &on_gpu[seed]);
+        printf("   model %d, %s: %d plans, %d refused\n", (int)model, precision, counts.plans,
+               counts.refused);
+        CHECK(counts.plans >= 2 && counts.refused == 0);
+    }
+    CHECK(same(&on_gpu[0], &on_gpu[1]));
+    for (int i = 0; i < REHEARSED_STEPS; i++) {
+        most = fmax(most, distance(on_gpu[0].numbers[i].loss, on_cpu.numbers[i].loss));
+        most = fmax(most, distance(on_gpu[0].numbers[i].norm, on_cpu.numbers[i].norm));
+    }
+    printf("   losses and norms %.1e apart\n",
+           fmax(most, distance(on_gpu[0].held_out, on_cpu.held_out)));
+    CHECK(most <= LOW && distance(on_gpu[0].held_out, on_cpu.held_out) <= LOW);
+}
+
+static void models_train(void)
+{
+    train(REHEARSED_GPT, "bf16", "none");
+    train(REHEARSED_GPT, "fp16", "none");
+    train(REHEARSED_LLAMA, "bf16", "none");
+}
+
+static void blocks_are_computed_again(void)
+{
+    train(REHEARSED_LLAMA, "bf16", "blocks");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(models_train),
+        CHECK_CASE(blocks_are_computed_again),
+        {NULL, NULL},
+    };
+    CHECK(!setenv("MUSTER_CUDNN", FAKE_CUDNN, 1));
+    return check_all(cases, argc, argv);
+}
