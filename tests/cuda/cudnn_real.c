@@ -60,6 +60,7 @@ static bool open_real(struct cudnn_api *ret)
         check_skip(why);
         return false;
     }
+    printf("cuDNN %d\n", ret->version);
     return true;
 }
 
