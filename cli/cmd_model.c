@@ -6,6 +6,7 @@
 #include "cli/model_graph.h"
 #include "cli/model_input.h"
 #include "cli/model_needs.h"
+#include "cli/model_traffic.h"
 #include "common/base/tree.h"
 #include "common/base/tree_build.h"
 #include "common/base/tree_write.h"
@@ -16,7 +17,7 @@
 enum { TREE_BYTES_MAX = 256 << 20 };
 
 static const char *const outputs[] = {"table", "json", "yaml", NULL};
-static const char *const actions[] = {"show", "estimate", NULL};
+static const char *const actions[] = {"show", "estimate", "count", NULL};
 static const struct args_option options[] = {
     MODEL_OPTIONS,
     {.name = "batch",
@@ -32,6 +33,7 @@ static const struct args_option options[] = {
      .value_name = "N",
      .help = "tokens of a sample (else the model's context)"},
     NEEDS_OPTIONS,
+    TRAFFIC_OPTIONS,
     {.name = "dot", .kind = ARGS_FLAG, .help = "show: a drawing in Graphviz's language"},
     {.name = "output",
      .letter = 'o',
@@ -44,7 +46,7 @@ static const struct args_option options[] = {
      .kind = ARGS_POSITIONAL,
      .required = true,
      .choices = actions,
-     .help = "`show` its operations, or `estimate` a rank's memory"},
+     .help = "`show` its operations, `estimate` a rank's memory, or `count` a pass"},
     MODEL_FOLDER,
     {0},
 };
@@ -65,7 +67,8 @@ static const struct args_command command = {
         "`show` lists the operations of a model by block: result, parameters, FLOP and bytes of a "
         "forward pass. `estimate` says how many bytes each rank needs at the most during a step, "
         "by strategy, with FLOP and bytes sent. Activations are those of the plan that training "
-        "would use. The program itself and its libraries are not counted. Nothing is allocated, "
+        "would use. `count` adds up kernels, bytes and FLOP of a training pass by operation. The "
+        "program itself and its libraries are not counted. Nothing is allocated, "
         "and no coordinator is needed.",
     .options = options,
     .examples = examples,
@@ -163,6 +166,19 @@ static int show_needs(const struct args *args, struct wk_model *model, struct an
     return rc;
 }
 
+static int show_traffic(const struct args *args, struct wk_model *model,
+                        const struct answer *answer, struct error *err)
+{
+    struct device *device = NULL;
+    if (args_flag(args, "dot") || answer->is_tree)
+        return error_set(err, E_INVALID_ARGUMENT, "`muster model count` is a table");
+    int rc = needs_device(args, &device, err);
+    if (!rc)
+        rc = traffic_table(args, model, device, err);
+    device_free(device);
+    return rc;
+}
+
 static int print_model(const struct args *args, struct answer *answer, struct error *err)
 {
     struct wk_model *model = NULL;
@@ -172,6 +188,8 @@ static int print_model(const struct args *args, struct answer *answer, struct er
     int rc = answer->root ? model_input(args, &model, err) : E_RESOURCE_EXHAUSTED;
     if (!rc && strcmp(args_text(args, "action"), "show") == 0)
         rc = show_model(args, model, answer, err);
+    else if (!rc && strcmp(args_text(args, "action"), "count") == 0)
+        rc = show_traffic(args, model, answer, err);
     else if (!rc)
         rc = show_needs(args, model, answer, err);
     if (!rc && answer->is_tree)

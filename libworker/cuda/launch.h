@@ -11,6 +11,7 @@
 struct cuda_launch {
     const char *name;
     void (*run)(const void *args, struct cuda_queue *queue);
+    int kernels; /* that it enqueues, for estimates; 0: one */
 };
 
 #endif

@@ -6,6 +6,7 @@
 #include "libworker/cuda/launch_list.h"
 #include "libworker/cuda/op.h"
 #include "libworker/cuda/op_list.h"
+#include "libworker/cuda/traffic.h"
 #include "libworker/graph/launches.h"
 
 static inline void run_op(const struct cuda_op *op, struct queue *queue, const void *args)
@@ -37,6 +38,12 @@ static inline void keep_of(const struct cuda_op *op, void *args)
         op->keep(&a->call, &a->keeps);
 }
 
+static void traffic_of(const void *args, struct device_traffic *traffic)
+{
+    const struct op_args *a = args;
+    traffic_add(&a->call, a->backward, traffic);
+}
+
 #define X(name)                                                                                    \
     extern const struct cuda_op cuda_op_##name;                                                    \
     static void run_op_##name(struct queue *queue, const void *args)                               \
@@ -59,6 +66,11 @@ CUDA_OP_LIST(X)
     static void run_launch_##name(struct queue *queue, const void *args)                           \
     {                                                                                              \
         cuda_launch_##name.run(args, cuda_queue_of(queue));                                        \
+    }                                                                                              \
+    static void traffic_of_launch_##name(const void *args, struct device_traffic *traffic)         \
+    {                                                                                              \
+        (void)args;                                                                                \
+        traffic->launches = cuda_launch_##name.kernels ? cuda_launch_##name.kernels : 1;           \
     }
 CUDA_LAUNCH_LIST(X)
 #undef X
@@ -74,17 +86,18 @@ struct launch_kernel {
 };
 
 static const struct op_kernel ops[] = {
-#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name, keep_of_##name}},
+#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name, keep_of_##name, traffic_of}},
     CUDA_OP_LIST(X)
 #undef X
-        {NULL, {NULL, NULL, NULL}},
+        {NULL, {NULL, NULL, NULL, NULL}},
 };
 
 static const struct launch_kernel launches[] = {
-#define X(name) {&cuda_launch_##name, {run_launch_##name, NULL, NULL}},
+#define X(name)                                                                                    \
+    {&cuda_launch_##name, {.run = run_launch_##name, .traffic = traffic_of_launch_##name}},
     CUDA_LAUNCH_LIST(X)
 #undef X
-        {NULL, {NULL, NULL, NULL}},
+        {NULL, {NULL, NULL, NULL, NULL}},
 };
 
 const struct cuda_op *table_op(const char *name)

@@ -105,5 +105,6 @@ const struct cuda_launch cuda_launch_optim_open = {.name = OPTIM_OPEN, .run = ru
 const struct cuda_launch cuda_launch_optim_measure = {.name = OPTIM_MEASURE, .run = run_measure};
 const struct cuda_launch cuda_launch_optim_clip = {.name = OPTIM_CLIP, .run = run_clip};
 const struct cuda_launch cuda_launch_optim_judge = {.name = OPTIM_JUDGE, .run = run_judge};
-const struct cuda_launch cuda_launch_graph_sum_loss = {.name = GRAPH_SUM_LOSS, .run = run_sum_loss};
+const struct cuda_launch cuda_launch_graph_sum_loss = {
+    .name = GRAPH_SUM_LOSS, .run = run_sum_loss, .kernels = 2};
 const struct cuda_launch cuda_launch_graph_total = {.name = GRAPH_TOTAL, .run = run_total};

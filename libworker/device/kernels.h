@@ -7,6 +7,12 @@
 
 #include "libworker/device/device.h"
 
+/* What an operation makes a device do, for estimates. */
+struct device_traffic {
+    int launches;         /* of kernels */
+    double read, written; /* bytes of device memory */
+};
+
 struct device_kernel {
     void (*run)(struct queue *queue, const void *args);
     /* What an operation needs meanwhile; NULL: none. Called while a pass is laid out, so that the
@@ -15,6 +21,9 @@ struct device_kernel {
     /* What an operation keeps where that is not what its row says: changes the arguments of its
      * forward kernel, which have no addresses. NULL: as the row says. */
     void (*keep)(void *args);
+    /* What it moves besides each tensor once, and how many kernels it is; without addresses. NULL:
+     * one kernel, and nothing besides. */
+    void (*traffic)(const void *args, struct device_traffic *traffic);
 };
 
 bool device_has_kernels(const struct device *device);

@@ -5,9 +5,14 @@
 #include <worker/nn.h>
 
 #include "libworker/cuda/cuda.h"
+#include "libworker/device/numbers.h"
 #include "libworker/estimate/estimate.h"
+#include "libworker/estimate/traffic.h"
 #include "libworker/graph/graph_model.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/run.h"
+#include "tests/cuda/fake/fake.h"
+#include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
 
 enum { WIDTH = 32, LENGTH = 16, VOCAB = 1000, STRIDE = 1024, SAMPLES = 8, ROWS = SAMPLES * LENGTH };
@@ -109,6 +114,89 @@ static void an_estimate_is_of_the_devices_plan(void)
     wk_model_free(model);
 }
 
+/* A pass of zeros on the fake runtime's GPU. */
+struct pass {
+    struct queue *queue;
+    struct wk_model *model;
+    const struct plan *plan;
+    struct run run;
+};
+
+static void *zeros(const struct pass *pass, size_t bytes)
+{
+    void *memory = NULL;
+    CHECK(device_zeros_new(pass->queue, bytes + 1, &memory, NULL) == 0);
+    return memory;
+}
+
+static void free_zeros(const struct pass *pass, const void *memory, size_t bytes)
+{
+    device_memory_free(queue_device(pass->queue), (void *)(uintptr_t)memory, bytes + 1);
+}
+
+/* Set or free the memory of parameters and inputs. */
+static void with_memory(struct pass *pass, bool on)
+{
+    const struct wk_graph *graph = graph_model_of(pass->model)->graph;
+    for (int i = 0; i < graph->n_params; i++) {
+        struct param *param = &pass->model->params[i];
+        size_t bytes = param->count * sizeof(float);
+        if (on) {
+            param->data = zeros(pass, bytes);
+            param->grad = zeros(pass, bytes);
+            param->low = zeros(pass, bytes);
+        } else {
+            free_zeros(pass, param->data, bytes);
+            free_zeros(pass, param->grad, bytes);
+            free_zeros(pass, param->low, bytes);
+            param->data = param->grad = NULL;
+            param->low = NULL;
+        }
+    }
+    for (int i = 0; i < graph->n_inputs; i++) {
+        if (on)
+            pass->run.inputs[i] = zeros(pass, ROWS * sizeof(int32_t));
+        else
+            free_zeros(pass, pass->run.inputs[i], ROWS * sizeof(int32_t));
+    }
+}
+
+/* What is counted of a plan is what its pass enqueues. */
+static void kernels_are_counted(enum wk_dtype compute)
+{
+    const struct fake_options options = gpu_options(1);
+    struct pass pass = {.model = make_gpt()};
+    struct device *device = gpu_new(&options);
+    struct error err = {0};
+    struct traffic traffic;
+    CHECK(queue_new(device, &pass.queue, &err) == 0);
+    struct plan *plan = plan_of(
+        pass.model,
+        &(struct plan_options){.trace = {.trains = true}, .compute = compute, .device = device});
+    pass.plan = plan;
+    pass.run = (struct run){.model = pass.model,
+                            .queue = pass.queue,
+                            .region = zeros(&pass, plan->region_bytes),
+                            .pass = {.device = "cuda", .trains = true, .samples = SAMPLES}};
+    CHECK(numbers_new(device, GRAPH_NAMED_MAX, &pass.run.numbers, &err) == 0);
+    with_memory(&pass, true);
+    traffic_count(plan, &traffic);
+    long before = fake_counted().works;
+    CHECK(run_launches(&pass.run, plan, 0, plan->n_launches, &err) == 0);
+    long works = fake_counted().works - before;
+    if (works != traffic.together.launches)
+        fprintf(stderr, "%ld works, not %d\n", works, traffic.together.launches);
+    CHECK(works == traffic.together.launches);
+    CHECK(queue_finish(pass.queue, &err) == 0);
+    with_memory(&pass, false);
+    free_zeros(&pass, pass.run.region, plan->region_bytes);
+    numbers_free(pass.run.numbers);
+    plan_free(plan);
+    queue_free(pass.queue);
+    device_free(device);
+    wk_model_free(pass.model);
+}
+
 static void a_device_for_plans_has_no_memory(void)
 {
     struct device *device = make_device();
@@ -128,5 +216,7 @@ int main(void)
     an_evaluation_keeps_none();
     an_estimate_is_of_the_devices_plan();
     a_device_for_plans_has_no_memory();
+    kernels_are_counted(WK_F32);
+    kernels_are_counted(WK_BF16);
     return 0;
 }

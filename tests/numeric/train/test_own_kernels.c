@@ -77,7 +77,8 @@ static bool is_operation(const char *name)
 
 static const struct device_kernel *own_kernel(const struct device *device, const char *name)
 {
-    static const struct device_kernel operation = {run_operation, scratch_of_operation, NULL},
+    static const struct device_kernel operation = {.run = run_operation,
+                                                   .scratch_bytes = scratch_of_operation},
                                       other = {.run = run_other}, sum_loss = {.run = run_sum_loss},
                                       seed = {.run = run_seed}, add = {.run = run_add};
     CHECK(device->ops == &own_ops);
