@@ -11,7 +11,6 @@
 #include "libworker/graph/op/entropy.h"
 
 enum { X, TABLE, TARGETS, PROBS = 1 };
-enum { HEAD_ROWS = 1024, STRIDE_STEP = 64 };
 
 struct head_sizes {
     int64_t rows, classes, width;
@@ -28,7 +27,7 @@ static struct head_sizes sizes_of(const struct op_call *call)
     const struct op_tensor *table = &call->in[TABLE];
     struct head_sizes s = {
         .rows = call->out[0].count, .classes = table->shape[0], .width = table->shape[1]};
-    s.stride = rounded_up(s.classes, STRIDE_STEP);
+    s.stride = rounded_up(s.classes, HEAD_STRIDE_STEP);
     return s;
 }
 

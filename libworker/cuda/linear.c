@@ -148,7 +148,8 @@ static void backward_x(struct products *products, const void *dy)
     }
 }
 
-static void backward_bias(struct products *products)
+/* The sums of dy, which is also converted to `copy`, if not NULL. */
+static void backward_bias(struct products *products, void *copy)
 {
     const struct op_call *call = products->call;
     const struct op_tensor *dbias = &call->d_in[LINEAR_BIAS];
@@ -160,6 +161,7 @@ static void backward_bias(struct products *products)
         .parts = products_take(products, WK_F32, column_parts(s.rows) * s.out),
         .sums = dbias->data,
         .add = dbias->add,
+        .copy = {copy, call->compute},
     };
     column_sums_add_up(&sums, products->queue->stream);
     products_check(products, "add up a bias");
@@ -168,10 +170,12 @@ static void backward_bias(struct products *products)
 static void linear_backward(const struct op_call *call, struct cuda_queue *queue)
 {
     struct products products = products_begin(call, queue, workspace_of(call, true));
-    const void *dy = products_factor(&products, &call->d_out);
+    bool bias = call->d_in[LINEAR_BIAS].data, copies = bias && call->compute != call->d_out.type;
+    void *copy = copies ? products_take(&products, call->compute, call->d_out.count) : NULL;
+    const void *dy = copies ? copy : products_factor(&products, &call->d_out);
+    if (bias)
+        backward_bias(&products, copy);
     backward_weights(&products, dy);
-    if (call->d_in[LINEAR_BIAS].data)
-        backward_bias(&products);
     if (call->d_in[0].data)
         backward_x(&products, dy);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "libworker/cuda/kernels/embedding.h"
+#include "libworker/cuda/kernels/entropy_head.h"
 #include "libworker/cuda/kernels/norm.h"
 #include "libworker/cuda/kernels/product.h"
 #include "libworker/graph/op.h"
@@ -83,11 +84,11 @@ static void linear_forward(const struct op_call *call, struct device_traffic *t)
 
 static void linear_backward(const struct op_call *call, struct device_traffic *t)
 {
-    const struct op_tensor *d = &call->d_out, *dx = &call->d_in[0],
-                           *dbias = &call->d_in[LINEAR_BIAS];
+    const struct op_tensor *d = &call->d_out, *dx = &call->d_in[0];
     int n = weights_of(call, call->in), trained = weights_of(call, call->d_in);
     int64_t out = d->shape[d->dims - 1], rows = out ? d->count / out : 0;
     int uses = (trained > 0) + is_wanted(dx);
+    bool bias = is_wanted(&call->d_in[LINEAR_BIAS]), converts = d->type != call->compute;
     t->launches = trained + (is_wanted(dx) ? n : 0);
     factor(call, d, uses, t);
     factor(call, &call->in[0], trained, t);
@@ -95,20 +96,20 @@ static void linear_backward(const struct op_call *call, struct device_traffic *t
         factor_weights(call, t);
         pass_on(t, bytes_of(dx) * (n - 1), 1);
     }
-    if (is_wanted(dbias)) {
-        t->launches += 2;
-        t->read += uses ? bytes_of(d) : 0;
+    if (bias) { /* the first of its two kernels converts dy */
+        t->launches += converts && uses ? 1 : 2;
+        t->read += uses && !converts ? bytes_of(d) : 0;
         pass_on(t, bytes_in(WK_F32, column_parts(rows) * out), 1);
     }
 }
 
-enum { HEAD_X, HEAD_TABLE, HEAD_SLOPES = 1, HEAD_ROWS = 1024, HEAD_STEP = 64 };
+enum { HEAD_X, HEAD_TABLE, HEAD_SLOPES = 1 };
 
 static void head_forward(const struct op_call *call, struct device_traffic *t)
 {
     int64_t rows = call->out[0].count, classes = call->in[HEAD_TABLE].shape[0];
     int chunks = (int)((rows + HEAD_ROWS - 1) / HEAD_ROWS);
-    int64_t stride = (classes + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP;
+    int64_t stride = (classes + HEAD_STRIDE_STEP - 1) / HEAD_STRIDE_STEP * HEAD_STRIDE_STEP;
     t->launches = 2 * chunks;
     factor(call, &call->in[HEAD_X], 1, t);
     factor(call, &call->in[HEAD_TABLE], chunks, t);

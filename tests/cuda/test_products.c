@@ -207,7 +207,7 @@ Test(cuda_products, decoding_goes_on_from_the_cache)
  */
 static void logits_in_parts(enum wk_dtype compute)
 {
-    enum { ROWS = 1100, CLASSES = 5, WIDTH = 3 };
+    enum { ROWS = 4200, CLASSES = 5, WIDTH = 3 };
     static const float weights[CLASSES] = {1, 2, 0.5f, 0, 3};
     struct scene s = scene_new();
     struct wk_tensor *x = wk_graph_input(s.graph, "x", WK_F32, WK_SHAPE(WK_SAMPLES, WIDTH));

@@ -19,6 +19,11 @@
 extern "C" {
 #endif
 
+enum {
+    HEAD_ROWS = 4096, /* whose logits are in memory at a time: the table is read once for them */
+    HEAD_STRIDE_STEP = 64, /* rows of logits and slopes are whole vectors */
+};
+
 struct head_rows {
     int64_t rows, classes;
     const float *logits; /* [rows, stride] */

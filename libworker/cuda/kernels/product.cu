@@ -94,8 +94,12 @@ static __global__ void __launch_bounds__(LOOP_THREADS) part_kernel(const struct 
     int64_t col = blockIdx.x % lines * LINE + threadIdx.x % LINE;
     int64_t first = part * each, end = first + each < s.rows ? first + each : s.rows;
     float sum = 0;
-    for (int64_t r = first + threadIdx.x / LINE; r < end && col < s.cols; r += LINES)
-        sum += s.x[r * s.cols + col];
+    for (int64_t r = first + threadIdx.x / LINE; r < end && col < s.cols; r += LINES) {
+        float x = s.x[r * s.cols + col];
+        sum += x;
+        if (s.copy.at)
+            element_write((void *)(uintptr_t)s.copy.at, s.copy.type, r * s.cols + col, x);
+    }
     sums[threadIdx.x] = sum;
     __syncthreads();
     for (int i = 1; i < LINES && threadIdx.x < LINE; i++)

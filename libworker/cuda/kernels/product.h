@@ -26,12 +26,14 @@ void factor_convert(struct typed_array to, struct typed_array from, int64_t coun
 
 /* sums[cols] = the sums of x[rows, cols], or that added. They are added in parts of rows, whose
  * number depends on `rows` alone, and the parts in order: the same bits on every run.
- * `parts` is scratch memory of column_parts(rows) * cols floats. */
+ * `parts` is scratch memory of column_parts(rows) * cols floats. x is read once: 4 bytes an
+ * element, and those of `copy`, which gets x in its type. */
 struct column_sums {
     const float *x;
     int64_t rows, cols;
     float *parts, *sums;
     bool add;
+    struct typed_array copy; /* [rows, cols]; at NULL: none */
 };
 int64_t column_parts(int64_t rows);
 void column_sums_add_up(const struct column_sums *sums, cudaStream_t stream);
