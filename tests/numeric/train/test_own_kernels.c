@@ -33,9 +33,10 @@ static void run_operation(struct queue *queue, const void *args)
     launch_op(queue, args);
 }
 
-static size_t scratch_of_operation(const void *args)
+static size_t scratch_of_operation(const struct device *device, const void *args)
 {
     const struct op_args *op = args;
+    (void)device;
     CHECK(op->call.node->row->forward);
     return SCRATCH_BYTES;
 }
