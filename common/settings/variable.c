@@ -36,9 +36,10 @@ static const char *const reserved[] = {
 };
 
 /* Read by the command line and by libworker, and no settings. */
-static const char *const others[] = {
-    "MUSTER_ADDR", "MUSTER_TOKEN",     "MUSTER_CONFIG",      "MUSTER_SECRETS_KEY", "MUSTER_KERNELS",
-    "MUSTER_HTTP", "MUSTER_LIBWORKER", "MUSTER_CUDA_MODULE", "MUSTER_NCCL",        "MUSTER_TF32"};
+static const char *const others[] = {"MUSTER_ADDR",        "MUSTER_TOKEN",       "MUSTER_CONFIG",
+                                     "MUSTER_SECRETS_KEY", "MUSTER_KERNELS",     "MUSTER_HTTP",
+                                     "MUSTER_LIBWORKER",   "MUSTER_CUDA_MODULE", "MUSTER_NCCL",
+                                     "MUSTER_CUDNN",       "MUSTER_TF32"};
 
 enum {
     RESERVED = sizeof(reserved) / sizeof(reserved[0]),

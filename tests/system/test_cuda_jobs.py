@@ -46,7 +46,7 @@ def job_file(text, tmp_path, nccl_folder):  # noqa: F811
         path.write_text(json.dumps({
             "command": [str(GPT), "--data", str(text), *MODEL, "--steps", str(steps), "--dtype", dtype],
             "env": {"MUSTER_CUDA_MODULE": str(MODULE), "MUSTER_NCCL": str(FAKES / "libfake_nccl.so"),
-                    "FAKE_NCCL_FOLDER": str(nccl_folder)}, **more}))
+                    "FAKE_NCCL_FOLDER": str(nccl_folder), "MUSTER_ATTENTION": "own"}, **more}))
         return path
     return write
 

@@ -8,17 +8,18 @@
  *     FAKE_CUDA_SEED       the order of the streams (fake.h)
  */
 #include <dlfcn.h>
-#include <module_build.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/base/str.h"
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/nccl.h"
-#include "libworker/device/module.h"
 #include "tests/cuda/fake/fake.h"
 #include "tests/cuda/fake_nccl.h"
+
+/* The module's table (libworker/cuda/module.c) has these in the place of its own. */
+__typeof__(cuda_count) __real_cuda_count, __wrap_cuda_count;
+__typeof__(cuda_device_new) __real_cuda_device_new, __wrap_cuda_device_new;
 
 /* The process's. */
 static bool begun;
@@ -72,7 +73,7 @@ static void begin_nccl(void)
     begin(&streams, value_of("FAKE_NCCL_FOLDER", "/tmp"));
 }
 
-static int count_gpus(int *ret_count, struct error *err)
+int __wrap_cuda_count(int *ret_count, struct error *err)
 {
     if (!begun) {
         fake_begin(
@@ -82,7 +83,7 @@ static int count_gpus(int *ret_count, struct error *err)
         begin_nccl();
     }
     begun = true;
-    return cuda_count(ret_count, err);
+    return __real_cuda_count(ret_count, err);
 }
 
 static void run_work(struct queue *queue, const struct fake_nccl_work *work)
@@ -108,9 +109,9 @@ static int enqueue_message(struct device_wire *wire, struct queue *queue,
     return 0;
 }
 
-static int new_device(int number, struct device **ret_device, struct error *err)
+int __wrap_cuda_device_new(int number, struct device **ret_device, struct error *err)
 {
-    int rc = cuda_device_new(number, ret_device, err);
+    int rc = __real_cuda_device_new(number, ret_device, err);
     if (rc)
         return rc;
     wires = nccl_wires;
@@ -120,20 +121,3 @@ static int new_device(int number, struct device **ret_device, struct error *err)
     (*ret_device)->ops = &ops;
     return 0;
 }
-
-static void describe_gpu(const struct device *base, char ret[MODULE_ABOUT_BYTES])
-{
-    const struct cuda_device *device = cuda_device_of(base);
-    (void)str_printf(ret, MODULE_ABOUT_BYTES, "GPU %d, %s (sm_%d)", device->number, device->name,
-                     device->arch);
-}
-
-extern const struct module_table muster_cuda_module;
-
-__attribute__((visibility("default"))) const struct module_table muster_cuda_module = {
-    .build = MODULE_BUILD,
-    .count = count_gpus,
-    .device_new = new_device,
-    .plan_device_new = cuda_plan_device_new,
-    .about = describe_gpu,
-};
