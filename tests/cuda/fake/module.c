@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <worker/error.h>
+
 #include "common/base/assert.h"
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/nccl.h"
@@ -20,6 +22,8 @@
 /* The module's table (libworker/cuda/module.c) has these in the place of its own. */
 __typeof__(cuda_count) __real_cuda_count, __wrap_cuda_count;
 __typeof__(cuda_device_new) __real_cuda_device_new, __wrap_cuda_device_new;
+struct cudnn_api;
+int __wrap_cudnn_api_open(struct cudnn_api *ret, struct error *err);
 
 /* The process's. */
 static bool begun;
@@ -107,6 +111,13 @@ static int enqueue_message(struct device_wire *wire, struct queue *queue,
     queue->device->ops->finish(event_record(queue));
     run_work(queue, &works[1]);
     return 0;
+}
+
+/* That of a machine would run on the machine's GPU. */
+int __wrap_cudnn_api_open(struct cudnn_api *ret, struct error *err)
+{
+    (void)ret;
+    return error_set(err, WK_EUNAVAILABLE, "no cuDNN for attention, as there is no GPU");
 }
 
 int __wrap_cuda_device_new(int number, struct device **ret_device, struct error *err)
