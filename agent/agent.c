@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/node_channels.h"
 #include "agent/core/step.h"
 #include "agent/driver.h"
 #include "agent/gpu_metrics.h"
@@ -44,6 +45,7 @@ struct agent {
     struct coordinator_link *link;
     struct worker_socket *socket;
     struct report_socket *reports;
+    struct node_channels *channels;
     struct outbox outbox;
     struct agent_driver driver;
 };
@@ -205,6 +207,12 @@ static void on_desired(void *arg, struct assignment *const *assignments, int cou
     agent_driver_step(driver_of(arg), &event);
 }
 
+static void on_terminals(void *arg, Muster__Terminal *const *terminals, size_t count)
+{
+    struct agent *agent = arg;
+    node_channels_set(agent->channels, terminals, count);
+}
+
 static void on_complaint(void *arg, const struct error *err)
 {
     struct agent *agent = arg;
@@ -328,11 +336,20 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .fenced = on_fenced,
                    .refused = on_refused,
                    .desired = on_desired,
+                   .terminals = on_terminals,
                    .complaint = on_complaint,
                    .recovered = on_recovered,
                    .heard = on_heard},
     };
     int rc = coordinator_link_new(&link, agent->env, agent->loop, &agent->link, err);
+    if (rc)
+        return rc;
+    struct channel_host channels = {.node = agent->name,
+                                    .incarnation = agent->incarnation,
+                                    .loop = agent->loop,
+                                    .client = coordinator_link_client(agent->link),
+                                    .launcher = agent->launcher};
+    rc = node_channels_new(&channels, &agent->channels, err);
     if (rc)
         return rc;
     struct socket_options socket = {
@@ -452,7 +469,9 @@ void agent_free(struct agent *agent)
     gpu_watch_free(agent->gpus);
     report_socket_free(agent->reports);
     worker_socket_free(agent->socket);
+    node_channels_close(agent->channels);
     coordinator_link_free(agent->link);
+    node_channels_free(agent->channels);
     if (agent->launcher_open)
         agent->launcher->close(agent->launcher->self);
     outbox_fini(&agent->outbox);

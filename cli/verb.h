@@ -28,7 +28,8 @@ struct verb {
 extern const struct verb verb_up, verb_run, verb_submit, verb_ps, verb_show, verb_logs, verb_why,
     verb_cancel, verb_scale, verb_plan, verb_top, verb_nodes, verb_cordon, verb_drain,
     verb_uncordon, verb_rekey, verb_ckpt, verb_model, verb_events, verb_token, verb_tls,
-    verb_report, verb_stacks, verb_backup, verb_store, verb_sim, verb_tenant, verb_secret, verb_env,
-    verb_version, verb_completion, verb_coordinator, verb_agent, verb_shim;
+    verb_report, verb_stacks, verb_shell, verb_exec, verb_forward, verb_backup, verb_store,
+    verb_sim, verb_tenant, verb_secret, verb_env, verb_version, verb_completion, verb_coordinator,
+    verb_agent, verb_shim;
 
 #endif

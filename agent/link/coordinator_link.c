@@ -8,7 +8,7 @@
 #include "common/base/name.h"
 #include "common/base/str.h"
 
-enum { POLL_ARENA_MAX_BYTES = 1 << 20 };
+enum { POLL_ARENA_MAX_BYTES = 1 << 20, TERMINALS_UNKNOWN = 2 /* no version of a list */ };
 
 enum link_state { LINK_SILENT, LINK_REGISTERING, LINK_REGISTERED, LINK_FENCED, LINK_REFUSED };
 
@@ -32,6 +32,7 @@ struct coordinator_link {
     bool register_in_flight, poll_in_flight;
     uint64_t poll_version;
     bool poll_incomplete; /* of the last answer */
+    uint64_t terminals_version;
     struct held held;
     uint64_t sequence;
     struct report_call reports[LINK_REPORTS_MAX];
@@ -126,6 +127,7 @@ static void on_register(void *arg, const struct error *err, const ProtobufCMessa
     link->accepted = true;
     link->poll_version = 0;
     link->poll_incomplete = false;
+    link->terminals_version = TERMINALS_UNKNOWN;
     held_fini(&link->held); /* another cluster may be at this address now */
     if (link->events.registered(link->events.arg, (const Muster__RegisterNodeAnswer *)answer,
                                 &own)) {
@@ -199,6 +201,15 @@ static void ask_for_all(struct coordinator_link *link, const struct error *why)
     act_later(link);
 }
 
+/* After the workers: a channel is beside one. A coordinator of an older version names none. */
+static void deliver_terminals(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
+{
+    if (!answer->terminals_version || answer->terminals_version == link->terminals_version)
+        return;
+    link->terminals_version = answer->terminals_version;
+    link->events.terminals(link->events.arg, answer->terminals, answer->n_terminals);
+}
+
 /* Shared data of jobs may need several answers; only then is the desired state complete. */
 static void handle_answer(struct coordinator_link *link, const Muster__NodePollAnswer *answer)
 {
@@ -218,6 +229,7 @@ static void handle_answer(struct coordinator_link *link, const Muster__NodePollA
     }
     link->poll_version = answer->version;
     link->poll_incomplete = answer->incomplete;
+    deliver_terminals(link, answer);
     act_now(link);
 }
 
@@ -255,6 +267,7 @@ static void send_poll(struct coordinator_link *link)
     request.incarnation = link->incarnation;
     request.version = link->poll_version;
     request.incomplete = link->poll_incomplete;
+    request.terminals_version = link->events.terminals ? link->terminals_version : 0;
     int rc = held_fill(&link->held, &arena, &request);
     if (rc)
         error_set(&err, rc, "no memory for a poll");

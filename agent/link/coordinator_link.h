@@ -47,6 +47,9 @@ struct link_events {
      * a complaint: workers may run, and the coordinator may get its tokens back. */
     void (*refused)(void *arg, const struct error *err);
     void (*desired)(void *arg, struct assignment *const *assignments, int count);
+    /* All channels that should be open on this node, after a change; borrowed. NULL: this agent
+     * opens none. */
+    void (*terminals)(void *arg, Muster__Terminal *const *terminals, size_t count);
     /* Something failed; called once per change of the sentence. */
     void (*complaint)(void *arg, const struct error *err);
     void (*recovered)(void *arg); /* after a complaint: it works again */

@@ -1,7 +1,9 @@
 #include "common/env/clock_os.h"
 #include "common/rpc/sync.h"
 
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 
 #include "common/env/env.h"
 #include "common/loop/loop.h"
@@ -13,6 +15,7 @@ struct rpc_sync {
     struct rpc_client *client;
     struct error err; /* of the call in progress, with its answer */
     ProtobufCMessage *answer;
+    bool answered;  /* that call */
     bool waiting;   /* in rpc_sync_wait */
     bool completed; /* a started call has, since the last rpc_sync_wait */
     struct loop_timer timer;
@@ -63,6 +66,7 @@ static void answered(void *arg, const struct error *err, const ProtobufCMessage 
     sync->err = *err;
     if (answer && !(sync->answer = rpc_message_copy(answer)))
         error_set(&sync->err, E_RESOURCE_EXHAUSTED, "no memory for the answer");
+    sync->answered = true;
     loop_stop(sync->loop);
 }
 
@@ -72,11 +76,13 @@ int rpc_sync_call(struct rpc_sync *sync, const ProtobufCServiceDescriptor *servi
                   struct error *err)
 {
     sync->answer = NULL;
+    sync->answered = false;
     loop_turn(sync->loop); /* time has passed since the last call: deadlines count from now */
     int rc = rpc_client_call(sync->client, service, method, request, options, answered, sync, err);
     if (rc)
         return rc;
-    loop_run(sync->loop);
+    while (!sync->answered) /* a stop may be left from rpc_sync_wait_on */
+        loop_run(sync->loop);
     if (sync->err.code != 0) {
         if (err)
             *err = sync->err;
@@ -164,5 +170,52 @@ bool rpc_sync_wait(struct rpc_sync *sync, int64_t wait_ms)
     }
     bool completed = sync->completed;
     sync->completed = false;
+    return completed;
+}
+
+struct watched {
+    struct rpc_sync *sync;
+    struct pollfd *fd;
+};
+
+static void descriptor_ready(void *arg, int fd, uint32_t events)
+{
+    (void)fd;
+    struct watched *watched = arg;
+    watched->fd->revents =
+        (short)((events & EPOLLIN ? POLLIN : 0) | (events & EPOLLOUT ? POLLOUT : 0) |
+                (events & (EPOLLHUP | EPOLLERR) ? POLLHUP : 0));
+    loop_stop(watched->sync->loop);
+}
+
+/* False if it cannot be watched: then it is ready. */
+static bool watch(struct watched *watched)
+{
+    struct pollfd *fd = watched->fd;
+    uint32_t events = (fd->events & POLLIN ? EPOLLIN : 0u) | (fd->events & POLLOUT ? EPOLLOUT : 0u);
+    fd->revents = 0;
+    if (!loop_watch(watched->sync->loop, fd->fd, events, descriptor_ready, watched, NULL))
+        return true;
+    fd->revents = fd->events;
+    return false;
+}
+
+bool rpc_sync_wait_on(struct rpc_sync *sync, struct pollfd *fds, size_t count, int64_t wait_ms)
+{
+    struct watched *watched = calloc(count + 1, sizeof(*watched));
+    bool ready = false;
+    for (size_t i = 0; watched && i < count; i++) {
+        watched[i] = (struct watched){.sync = sync, .fd = &fds[i]};
+        fds[i].revents = 0;
+        if (fds[i].fd >= 0 && fds[i].events && !watch(&watched[i])) {
+            watched[i].fd = NULL;
+            ready = true;
+        }
+    }
+    bool completed = rpc_sync_wait(sync, ready ? 0 : wait_ms);
+    for (size_t i = 0; watched && i < count; i++)
+        if (watched[i].fd && fds[i].fd >= 0 && fds[i].events)
+            loop_unwatch(sync->loop, fds[i].fd);
+    free(watched);
     return completed;
 }

@@ -45,4 +45,10 @@ void rpc_sync_cancel(struct rpc_sync *sync, const void *arg);
  * has. */
 bool rpc_sync_wait(struct rpc_sync *sync, int64_t wait_ms);
 
+/* The same, and it returns when a descriptor is ready, as poll(2) does: `revents` of each is set. A
+ * regular file is always ready. An entry with fd -1 is skipped; no descriptor may be named twice.
+ */
+struct pollfd;
+bool rpc_sync_wait_on(struct rpc_sync *sync, struct pollfd *fds, size_t count, int64_t wait_ms);
+
 #endif

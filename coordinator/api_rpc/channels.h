@@ -12,7 +12,8 @@ void channels_wait(struct service_call *call, const struct channel *channel,
 void channels_wake(struct service *service, const struct channel *channel,
                    enum channel_stream stream);
 
-/* A channel was opened, or may be over: at the next turn its end is recorded and everyone told. */
+/* A channel was opened, or may be over: at the next turn its end is recorded, and waiting calls are
+ * answered. */
 void channels_changed(struct service *service);
 
 /* A job changed, or all did (NULL): the channels of workers that have ended are over. */

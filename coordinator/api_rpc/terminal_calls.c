@@ -71,7 +71,8 @@ static struct channel *find_channel(struct service_call *call, const char *node,
     return channel;
 }
 
-static void finish(struct service *service, struct channel *channel, const Muster__ChannelEnd *from)
+static void finish_channel(struct service *service, struct channel *channel,
+                           const Muster__ChannelEnd *from)
 {
     struct channel_end end = {.exited = from->exited, .code = from->code, .signal = from->signal};
     (void)str_copy(end.text, sizeof(end.text), from->text);
@@ -101,7 +102,7 @@ void call_send_terminal(struct service *service, struct service_call *call, bool
         channels_wake(service, channel, CHANNEL_OUT);
     }
     if (message->end && answer.offset >= message->offset + bytes.size)
-        finish(service, channel, message->end);
+        finish_channel(service, channel, message->end);
     if (bytes.size > 0 && answer.offset <= message->offset && !last_chance)
         channels_wait(call, channel, CHANNEL_OUT,
                       relay_pipe_is_full(pipe) ? INT64_MAX : now_ms + RELAY_RATE_WAIT_MS);

@@ -57,7 +57,7 @@ struct channel *relay_next(const struct relay *relay, const struct channel *chan
     return next == &relay->channels ? NULL : list_entry(next, struct channel, link);
 }
 
-/* Without memory the rate is not counted: the other limits hold. */
+/* Without memory the rate is not counted: the other limits remain. */
 static bool rate_allows(struct relay *relay, const char *tenant, int64_t now_ms)
 {
     struct opens *opens = strmap_get(&relay->opens, tenant);

@@ -1,8 +1,8 @@
 /* The open channels, of all jobs. Only in memory: a restart of the coordinator ends them.
  *
  * A channel belongs to the token that opened it and to one start of the agent of its node. Any
- * other caller is told that there is no such channel, in the same words as for an id that never
- * was. Limits are rows of common/base/limits.h.
+ * other caller gets E_NOT_FOUND, in the same words as for an id that never was. Limits are rows of
+ * common/base/limits.h.
  *
  * Pure: no clock, no calls out. Owned by the service (api_rpc); loop thread only. A pointer to a
  * channel is valid until relay_forget and relay_sweep.
@@ -48,7 +48,7 @@ struct channel *relay_of_owner(const struct relay *relay, const char *id, const 
 struct channel *relay_of_node(const struct relay *relay, const char *id, const char *node,
                               uint64_t incarnation);
 
-/* The client has read all that it wants. */
+/* The client reads no more. */
 void relay_forget(struct relay *relay, struct channel *channel);
 
 /* End what is idle, old, lost or was not taken; forget what is over, told and read or out of time.

@@ -71,7 +71,7 @@ def call(cluster, tenant, method, payload=b"", **more):
 
 
 OF_A_JOB = {
-    "GetJob": lambda job: text(1, job), "WatchJob": lambda job: text(1, job), "CancelJob": lambda job: text(1, job) + text(2, "mine now"), "TakeStacks": lambda job: text(1, job),
+    "GetJob": lambda job: text(1, job), "WatchJob": lambda job: text(1, job), "CancelJob": lambda job: text(1, job) + text(2, "mine now"), "TakeStacks": lambda job: text(1, job), "OpenChannel": lambda job: text(1, job) + number(8, 80), "ListChannels": lambda job: text(1, job),
     "ScaleJob": lambda job: text(1, job) + number(2, 1), "WhyJob": lambda job: text(1, job), "GetLogs": lambda job: text(1, job),
     "GetMetrics": lambda job: text(1, job), "ListCheckpoints": lambda job: text(1, job), "ListEvents": lambda job: text(1, job),
     "Plan": lambda job: text(2, job), "Plan without": lambda job: text(5, job)}
@@ -86,7 +86,7 @@ def test_a_foreign_job_answers_as_one_that_never_was(cluster, red, method):
     assert cluster.job(red)["state"] == "running"
 
 
-@pytest.mark.parametrize("path", ["", "/logs", "/events", "/why", "/metrics", "/checkpoints"])
+@pytest.mark.parametrize("path", ["", "/logs", "/events", "/why", "/metrics", "/checkpoints", "/channels"])
 def test_a_foreign_address_answers_as_one_that_never_was(cluster, red, path):
     answers = [rest(cluster, "blue", "GET", f"/v1/jobs/{job}{path}") for job in (red, "j99999")]
     assert answers[0][0] == 404 and json.dumps(answers[0]).replace(red, "X") == json.dumps(answers[1]).replace("j99999", "X"), answers
