@@ -66,6 +66,7 @@ int fake_streams_live(void)
     return live;
 }
 
+/* The caller fills it in, then releases its token to the stream's thread. */
 static struct work *add(struct CUstream_st *stream, enum work_kind kind)
 {
     struct work *work = calloc(1, sizeof(*work));
@@ -75,13 +76,14 @@ static struct work *add(struct CUstream_st *stream, enum work_kind kind)
     stream->last = &work->next;
     clock_join(&stream->clock, &host);
     stream->clock.at[stream->slot]++;
-    fiber_release(&work->token);
     return work;
 }
 
 void stream_add(struct CUstream_st *stream, const struct fake_work *work)
 {
-    add(stream, WORK_RUN)->run = *work;
+    struct work *added = add(stream, WORK_RUN);
+    added->run = *work;
+    fiber_release(&added->token);
 }
 
 struct mark *stream_mark(struct CUstream_st *stream)
@@ -93,6 +95,7 @@ struct mark *stream_mark(struct CUstream_st *stream)
     mark->stream = stream->slot;
     mark->clock = stream->clock;
     work->mark = mark;
+    fiber_release(&work->token);
     return mark;
 }
 
@@ -101,6 +104,7 @@ void stream_wait(struct CUstream_st *stream, struct mark *mark)
     struct work *work = add(stream, WORK_WAIT);
     mark->users++;
     work->mark = mark;
+    fiber_release(&work->token);
     clock_join(&stream->clock, &mark->clock);
 }
 
@@ -140,10 +144,12 @@ static void run_first(struct CUstream_st *stream)
     }
     if (work->kind == WORK_MARK)
         work->mark->done = true;
+    fiber_hide_begin(); /* the stream's thread has read it */
     if (work->kind == WORK_RUN && work->run.drop)
         work->run.drop(work->run.arg);
     mark_drop(work->mark);
     free(work);
+    fiber_hide_end();
 }
 
 static bool is_ready(const struct CUstream_st *stream)
