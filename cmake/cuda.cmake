@@ -1,7 +1,7 @@
 # Whether the module for GPUs is built: MUSTER_CUDA (also of the environment) on, off, or auto: where there is a CUDA
-# toolkit. There auto fails where it is not whole, so that a machine with one never skips it. Sets
-# MUSTER_CUDA_INCLUDE (also what the tests of the module need, which run without a GPU), and MUSTER_NVCC where the
-# module is built. One line says what was chosen.
+# toolkit. There auto fails where it is not whole, so that a machine with one never skips it. Sets MUSTER_CUDA_VERSION,
+# MUSTER_CUDA_INCLUDE (also what the tests of the module need, which run without a GPU), and MUSTER_NVCC where the module
+# is built. One line says what was chosen.
 #
 # muster_nvcc(kernel.cu object fmad): compile it for MUSTER_CUDA_ARCHS. Warnings and spilled registers are errors; what
 # each kernel uses is written beside the object, in object.kernels.
@@ -33,16 +33,17 @@ function(muster_nvcc kernel object fmad)
     COMMENT "Building CUDA object ${name}" VERBATIM)
 endfunction()
 
-set(default auto)
-if(NOT "$ENV{MUSTER_CUDA}" STREQUAL "")
-  set(default $ENV{MUSTER_CUDA})
-endif()
-set(MUSTER_CUDA ${default} CACHE STRING "the module for GPUs: on, off, or auto: where there is a CUDA toolkit")
+set(MUSTER_CUDA auto CACHE STRING "the module for GPUs: on, off, or auto: where there is a CUDA toolkit")
+foreach(name MUSTER_CUDA MUSTER_CUDA_ARCHS)
+  if(NOT "$ENV{${name}}" STREQUAL "") # also where an earlier configuration had another
+    set(${name} "$ENV{${name}}" CACHE STRING "" FORCE)
+  endif()
+endforeach()
 set_property(CACHE MUSTER_CUDA PROPERTY STRINGS auto on off)
 if(NOT MUSTER_CUDA MATCHES "^(auto|on|off)$")
   message(FATAL_ERROR "MUSTER_CUDA is ${MUSTER_CUDA}: it is auto, on or off")
 endif()
-set(MUSTER_CUDA_ARCHS "$ENV{MUSTER_CUDA_ARCHS}" CACHE STRING
+set(MUSTER_CUDA_ARCHS "" CACHE STRING
   "GPUs to compile for, such as 80;90;100: the last of several as PTX, too. Empty: 90, and 80;90;100 for release")
 if(NOT MUSTER_CUDA_ARCHS MATCHES "^([0-9]+(;[0-9]+)*)?$")
   message(FATAL_ERROR "MUSTER_CUDA_ARCHS is ${MUSTER_CUDA_ARCHS}: it is as 90, or 80;90;100")
@@ -75,9 +76,12 @@ if(MUSTER_FOUND_NVCC AND MUSTER_FOUND_CUDA_INCLUDE AND MUSTER_CUDART AND MUSTER_
   if(CMAKE_MATCH_1 AND CMAKE_MATCH_1 VERSION_LESS 12)
     message(FATAL_ERROR "the CUDA toolkit of ${root} has ${version}; it takes 12 or later (or MUSTER_CUDA=off)")
   endif()
+  string(REGEX MATCH "[0-9]+\\.[0-9]+" MUSTER_CUDA_VERSION "${version}")
+  string(REPLACE "." "-" MUSTER_CUDA_DASHED "${MUSTER_CUDA_VERSION}")
+  string(REGEX MATCH "^[0-9]+" MUSTER_CUDA_MAJOR "${MUSTER_CUDA_VERSION}")
   set(MUSTER_CUDA_INCLUDE ${MUSTER_FOUND_CUDA_INCLUDE} ${MUSTER_CUBLAS_INCLUDE})
   list(REMOVE_DUPLICATES MUSTER_CUDA_INCLUDE)
-  find_path(MUSTER_NCCL_INCLUDE nccl.h HINTS ${root}/include $ENV{NCCL_HOME}/include)
+  find_path(MUSTER_NCCL_INCLUDE nccl.h HINTS ${root}/include ${root}/../nccl/include $ENV{NCCL_HOME}/include)
   if(NOT MUSTER_NCCL_INCLUDE)
     message(STATUS "libworker-cuda.so: without NCCL, as there is no nccl.h")
   endif()

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 """All of Muster's tests.
 
-    tools/test.py [STEP...]      steps: lint unit kernels sim system web asan tsan clang; none = all
+    tools/test.py [STEP...]      steps: lint unit kernels sim gpu system web asan tsan clang; none = all
                                  long: what `all` leaves out, only by its name; attacks: the last part of it
 
 Compilers compute, tests of processes mostly wait. So three lanes run side by side, each its steps in
 this order, and a step waits for the tree it tests:
 
     compilers   lint, then the trees that the steps need (dev, asan, tsan), then clang
-    programs    unit, kernels, sim, asan, tsan, long
+    programs    unit, kernels, sim, gpu, asan, tsan, long
     processes   system (several files at a time), web, attacks
 
 Each step prints one line when it passes and its output when it fails. The last line counts tests: the
@@ -17,6 +17,7 @@ cases that ran, those that failed, and those that were skipped, each named above
 import os
 import queue
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,12 @@ LONG_FUZZERS, LONG_FUZZ_SECONDS = ["tls", "call", "hub", "rest"], 180
 TSAN_TARGETS = ["test_loop_threads", "unit_session", "net_nng_conformance", "rpc_processes", "comm_suite", "comm_faults", "comm_groups", "comm_arenas",
                 "test_train_ranks", "test_train_reform", "test_train_threads", "test_train_hooks", "test_train_join", "test_train_pair",
                 "device_rehearsal", "device_orders", "device_fibers"]
-TSAN_TESTS = "^(test_loop_threads|unit_session|device_rehearsal|device_orders|device_fibers|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
+TSAN_CUDA_TARGETS = ["cuda_device", "cuda_ranks"]  # where there is a CUDA toolkit: its headers
+TSAN_TESTS = "^(cuda_device|cuda_ranks|test_loop_threads|unit_session|device_rehearsal|device_orders|device_fibers|net_nng_conformance|rpc_processes|comm_.*_threads|test_train_(ranks|reform|threads|hooks|join|pair))$"
+
+
+# What CMake reads, and no setting of the trainings that tests run: MUSTER_CUDA=on insists on nvcc.
+FOR_CMAKE = {name: os.environ.pop(name) for name in ("MUSTER_CUDA", "MUSTER_CUDA_ARCHS") if name in os.environ}
 
 
 class Failed(Exception):
@@ -56,7 +62,7 @@ def run(command, **more):
 
 
 def compute(*command):
-    return run(["nice", "-n", str(COMPILERS_NICE), *command])
+    return run(["nice", "-n", str(COMPILERS_NICE), *command], env={**os.environ, **FOR_CMAKE})
 
 
 def build(preset, *targets):
@@ -169,6 +175,33 @@ def lint():
     return 1, []
 
 
+def kernel_table():
+    """What the kernels of the dev tree use, by GPU: nvcc.sh has said it, and refused spills."""
+    table = ROOT / "build/cuda-kernels.txt"
+    if not table.exists():
+        return None
+    rows = re.findall(r"^(sm_\d+)  .*  (\d+) registers, (\d+) bytes stack, \d+ bytes shared, (\d+) bytes spilled$", table.read_text(), re.M)
+    most = {kind: max(int(row[at]) for row in rows) for at, kind in ((1, "registers"), (2, "bytes of stack"), (3, "bytes spilled"))}
+    counts = Counter(row[0] for row in rows)
+    if most["bytes spilled"]:
+        raise Failed(f"kernels spill registers, see {table}")
+    return ", ".join(f"{n} for {gpu}" for gpu, n in sorted(counts.items())) + "; at most " + ", ".join(f"{n} {kind}" for kind, n in most.items())
+
+
+def gpu():
+    """./dev gpu over the fakes, so that it works on the day that there is a GPU."""
+    kernels_said = kernel_table()
+    if not kernels_said:
+        if FOR_CMAKE.get("MUSTER_CUDA") == "on":
+            raise Failed("MUSTER_CUDA is on, and there are no kernels: build/cuda-kernels.txt is missing")
+        return 0, ["./dev gpu --fake: no CUDA toolkit is installed"]
+    print(f"  kernels: {kernels_said}; all are in build/cuda-kernels.txt", flush=True)
+    code, out = run([PYTHON, "tools/gpu.py", "--fake", "--minutes", "12"])
+    if code:
+        raise Failed(out[-8000:])
+    return len(re.findall(r'"outcome": "ok"', out)), []
+
+
 def clang():
     build("clang")
     return 1, []
@@ -204,7 +237,15 @@ def kernels(full):
     return passed, skipped
 
 
-TREES = {"dev": Tree("dev"), "asan": Tree("asan"), "tsan": Tree("tsan", *TSAN_TARGETS)}
+def toolkit():
+    """As cmake/cuda.cmake looks for one."""
+    if FOR_CMAKE.get("MUSTER_CUDA") == "off":
+        return False
+    return bool(shutil.which("nvcc")) or any((Path(folder) / "bin/nvcc").exists() for folder in
+                                             filter(None, [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), str(ROOT / ".cuda"), "/usr/local/cuda"]))
+
+
+TREES = {"dev": Tree("dev"), "asan": Tree("asan"), "tsan": Tree("tsan", *TSAN_TARGETS, *(TSAN_CUDA_TARGETS if toolkit() else []))}
 ASAN = {"ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
 # name -> (the tree it needs, what it does)
 COMPILERS = {"lint": (None, lint), "clang": (None, clang)}
@@ -212,6 +253,7 @@ PROGRAMS = {
     "unit": ("dev", lambda: ctest("dev", "-LE", "sim")),
     "kernels": ("dev", lambda: kernels(full=False)),
     "sim": ("dev", lambda: ctest("dev", "-L", "sim")),
+    "gpu": ("dev", gpu),
     "asan": ("asan", lambda: ctest("asan", "-LE", "sim", env=ASAN)),
     "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
     "long": ("dev", long),
@@ -222,7 +264,7 @@ PROCESSES = {
     "attacks": ("dev", attacks),
 }
 STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}
-ORDER = ["lint", "unit", "kernels", "sim", "system", "web", "asan", "tsan", "clang"]
+ORDER = ["lint", "unit", "kernels", "sim", "gpu", "system", "web", "asan", "tsan", "clang"]
 BY_NAME = ["long", "attacks"]  # not of `all`; the first does what the second does, too
 
 
