@@ -42,5 +42,8 @@ def test_each_gpu_has_a_row_that_is_live(browser, cluster, monkeypatch, tmp_path
     series = {one["name"] for one in cluster.rest("GET", f"/v1/jobs/{job}/metrics?series=gpu.used.node0,gpu.memory.node0")[1]["series"]}
     assert series == {"gpu.used.node0", "gpu.memory.node0"}
     shot(browser, "gpu_curves")
+    readings.write_text("0 memory 3072\n")
     cluster.muster("cancel", job, check=True)
+    show(browser, cluster, "/nodes/node2")
+    text_of(browser, "gets no job: its last worker has ended and 3.0 GiB of its memory are still in use")
     assert not errors(browser)
