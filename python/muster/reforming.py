@@ -65,7 +65,7 @@ def elastic(train: Callable[[Loop], T], loop: Loop, *, backend: Optional[str] = 
             loop.share(at.rank, at.world)
             for listener in _listeners:
                 listener(at)
-            loop.changed = lambda: _due(here) > 0
+            loop.changed, loop.elastic = lambda: _due(here) > 0, True
             return train(loop)
         except Changed:
             pass

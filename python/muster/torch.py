@@ -14,7 +14,7 @@ from __future__ import annotations
 import atexit
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from . import stopping
 from .agent import log
+from .errors import Aborted
 from .reporting import report
 from .sampler import BatchSampler
 from .saving import AnyPath, checkpoint, latest
@@ -103,6 +104,7 @@ class Loop:
         self.parts = {name: getattr(part, "module", part) for name, part in parts.items()}
         self.step = 0  # completed ones
         self.changed: Callable[[], bool] = lambda: False  # muster.elastic asks the agent
+        self.elastic = False  # some ranks may leave while the others stay
         self._numbers: Dict[str, Any] = {}
         self._saved, self._saved_at = -1, time.monotonic()
         stopping.should_stop()  # SIGTERM is a request to stop from here on
@@ -157,14 +159,30 @@ class Loop:
     def save(self) -> None:
         """Write a checkpoint of the completed steps, unless there is one. All ranks may call it."""
         if self._saved != self.step and self.main:
-            with checkpoint(self.folder / f"step-{self.step:08}", self.step) as folder:
-                torch.save(self._state(), folder / STATE)
+            try:
+                with checkpoint(self.folder / f"step-{self.step:08}", self.step) as folder:
+                    torch.save(self._state(), folder / STATE)
+            except Aborted:
+                if not self.elastic:
+                    raise
+                raise Changed from None  # a newer generation forms: it saves
         self._saved, self._saved_at = self.step, time.monotonic()
 
     def _due(self) -> bool:
         # Only rank 0 saves, so its clock alone decides.
         return bool(self.every and self.step % self.every == 0 or
                     self.every_s and time.monotonic() - self._saved_at >= self.every_s)
+
+    def _agree(self, mine: bool) -> Tuple[bool, bool]:
+        """From whether this rank is to stop: whether all stop now, and whether some leave now while the others form the next
+        generation. An elastic world trains until each rank knows which of the two it is."""
+        if not self.elastic or not _together():
+            return should_stop(), False
+        flags = torch.tensor([int(mine), int(not mine and self.changed())], dtype=torch.int32, device=_device())
+        dist.all_reduce(flags)
+        stops, leaves = flags.tolist()
+        world = dist.get_world_size()
+        return stops == world, 0 < stops < world and stops + leaves == world
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0. SystemExit(75) after a request to stop, when the
@@ -176,10 +194,17 @@ class Loop:
             self.step += 1
             numbers, self._numbers = self._numbers, {}
             report(self.step, total_steps=self.total_steps, **numbers)
-            stop = should_stop()
+            mine = stopping.should_stop()
+            stop, parts = self._agree(mine)
+            if parts and not mine:
+                raise Changed
+            if parts:
+                raise SystemExit(stopping.EXIT_STOPPED)  # the others have the state
             if stop or self._due() or self.step == self.total_steps:
                 self.save()
             if stop:
                 if _together():
                     dist.barrier()  # no rank ends while rank 0 writes
                 raise SystemExit(stopping.EXIT_STOPPED)
+        if self.total_steps is not None:
+            self.save()  # unless it was, or its generation ended just then

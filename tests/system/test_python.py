@@ -1,7 +1,10 @@
 """The Python package in jobs: what it says to the real agent becomes the job's progress, checkpoints and end."""
+import json
 import os
 import re
+import signal
 import textwrap
+import time
 
 import pytest
 from localcluster import HANG_SECONDS, ROOT, wait_for
@@ -183,3 +186,100 @@ def test_an_elastic_loop_keeps_its_process_and_deals_each_sample_once(make_clust
     assert dealt == {step: (6 * step, 6) for step in range(total)}
     weights = {line for line in output.splitlines() if line.startswith("weights")}
     assert len(weights) == 1, weights
+
+
+WORLDS = textwrap.dedent("""
+    import json, os, signal, sys, time
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+    import muster, muster.torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1).double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    sampler = muster.BatchSampler(6000, 6, seed=1)
+    data = torch.randn(6000, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    loop = muster.torch.Loop(sys.argv[1], model=model, optimizer=optimizer, sampler=sampler)
+
+    def train(loop):
+        ddp = DistributedDataParallel(model)
+        for step in loop:
+            time.sleep(0.03)
+            deal = sampler.deal(sampler.position)
+            ids = sampler.indices(deal)
+            loss = (ddp(data[ids]) - data[ids].sum(dim=1, keepdim=True)).square().sum()
+            optimizer.zero_grad(); (loss * sampler.world / deal.samples).backward(); optimizer.step()
+            sampler.commit()
+            loop.report(loss=loss.detach() / deal.samples)
+            print(json.dumps({"step": step, "ids": [int(i) for i in ids], "loss": float(loss.detach()), "rank": sampler.rank, "world": sampler.world,
+                              "generation": muster.place().generation, "pid": os.getpid(), "at": time.time()}), flush=True)
+
+    muster.elastic(train, loop)
+""")
+
+
+def undisturbed(torch, steps):
+    """The sum of losses at each step of one process that trains on the same samples, and knows of no world."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1).double()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    data = torch.randn(6000, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for ids in steps:
+        loss = (model(data[ids]) - data[ids].sum(dim=1, keepdim=True)).square().sum()
+        optimizer.zero_grad()
+        (loss / len(ids)).backward()
+        optimizer.step()
+        yield float(loss.detach())
+
+
+def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make_cluster, tmp_path):
+    """1..3 nodes: a worker is killed, a node is lost and returns, the job is scaled down and up. Each sample is dealt once, the losses
+    are those of an undisturbed run, and the rank that stays has one process that is never kept waiting for another's imports."""
+    torch = pytest.importorskip("torch")
+    cluster = make_cluster(nodes=3)
+    job = submit(cluster, tmp_path, WORLDS, tmp_path / "ckpt", nodes="1..3")
+
+    def trains(world, above=0):
+        def look():
+            now = cluster.job(job)
+            fine = now["state"] == "running" and int(now["world"]) == world and int(now["generation"]) > above
+            return now if fine and sum(w["state"] == "joined" and int(w["step"] or 0) > 0 for w in now["workers"]) >= world else None
+        return look
+    first = wait_for("three", HANG_SECONDS, trains(3))
+    stays = next(worker for worker in first["workers"] if int(worker["rank"]) == 0)
+    os.kill(next(int(worker["pid"]) for worker in first["workers"] if int(worker["rank"]) == 2), signal.SIGKILL)
+    killed = time.time()
+    two = wait_for("the two that are left", HANG_SECONDS, trains(2, int(first["generation"])))
+    three = wait_for("three again", HANG_SECONDS, trains(3, int(two["generation"])))
+    victim = next(worker["node"] for worker in three["workers"] if int(worker["rank"]) == 1)
+    cluster.kill_node(victim)
+    wait_for("two of three nodes", HANG_SECONDS, trains(2, int(three["generation"])))
+    cluster.start_agent(victim)
+    again = wait_for("the node that returned", HANG_SECONDS, trains(3, int(three["generation"]) + 1))
+    cluster.muster("scale", job, "1", check=True)
+    one = wait_for("scaled down", HANG_SECONDS, trains(1, int(again["generation"])))
+    cluster.muster("scale", job, "1..3", check=True)
+    wait_for("scaled up", HANG_SECONDS, trains(3, int(one["generation"])))
+    time.sleep(1)
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", HANG_SECONDS)
+    found = {}
+    mine = []
+    for text in re.findall(r"^\[\d+\] (\{.*\})$", cluster.output(job), flags=re.M):
+        line = json.loads(text)
+        found.setdefault(line["step"], {})[line["rank"]] = line
+        mine += [line] if line["pid"] == int(stays["pid"]) else []
+    last = max(found)
+    whole = {step: ranks for step, ranks in found.items() if len(ranks) == next(iter(ranks.values()))["world"]}
+    assert set(range(last)) <= set(whole), sorted(set(range(last)) - set(whole))
+    dealt = [[i for rank in sorted(whole[step]) for i in whole[step][rank]["ids"]] for step in range(last)]
+    epoch = sum(dealt[:1000], [])
+    assert all(len(ids) == 6 for ids in dealt) and len(set(epoch)) == len(epoch)
+    losses = [sum(line["loss"] for line in whole[step].values()) for step in range(last)]
+    worst = max(abs(a - b) / max(1e-9, b) for a, b in zip(losses[:1000], undisturbed(torch, dealt[:1000])) if b > 1e-6)
+    assert worst < 1e-9, worst
+    worlds = [line["world"] for line in mine]
+    assert [world for at, world in enumerate(worlds) if at == 0 or worlds[at - 1] != world] == [3, 2, 3, 2, 3, 1, 3], worlds
+    after = [line["at"] for line in mine if line["at"] > killed and line["world"] == 2]
+    assert after[0] - killed < 1.5, after[0] - killed
+    print(f"{last} steps, worst relative difference of a loss {worst:.1e}; next step of the survivors after {after[0] - killed:.2f} s")
