@@ -105,15 +105,15 @@ void channels_changed(struct service *service)
                    service);
 }
 
-void channels_job_changed(struct service *service, const char *id)
+void channels_job_changed(struct service *service, const char *job)
 {
     const struct cluster *cluster = service_cluster(service);
     bool any = false;
     for (struct channel *c = relay_first(service->relay); c; c = relay_next(service->relay, c)) {
-        if (c->over || (id && strcmp(c->job, id) != 0))
+        if (c->over || (job && strcmp(c->job, job) != 0))
             continue;
-        const struct job *job = cluster_job(cluster, c->job);
-        const struct worker *worker = job ? job_worker(job, c->uid) : NULL;
+        const struct job *known = cluster_job(cluster, c->job);
+        const struct worker *worker = known ? job_worker(known, c->uid) : NULL;
         if (!worker || !worker_living(worker) || strcmp(worker->node, c->node) != 0)
             any |= channel_stop(c, service_now_ms(service), "rank %d's worker has ended", c->rank);
     }
