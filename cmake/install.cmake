@@ -17,7 +17,7 @@ if(TARGET muster)
 endif()
 
 if(TARGET worker-cuda)
-  # By its name alone, and not in the package: no package of Debian has the library that it needs (cuBLASLt).
+  # By its name alone, or in a package of its own: where there is no GPU nobody wants it.
   set_target_properties(worker-cuda PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS worker-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT cuda EXCLUDE_FROM_ALL)
 endif()
@@ -66,4 +66,22 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON) # packages of programs that link libworker depend on this one
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${CMAKE_SOURCE_DIR}/deploy/debian/postinst)
+
+# The module in a package beside the other, whose build it must be of. dpkg-shlibdeps would refuse it: no package of Debian
+# has cuBLASLt, which comes with a toolkit, or with NVIDIA's package of it.
+if(TARGET worker-cuda)
+  set(CPACK_DEB_COMPONENT_INSTALL ON)
+  set(CPACK_COMPONENTS_ALL Unspecified cuda)
+  set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME muster)
+  set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_CONTROL_EXTRA ${CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA})
+  set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA)
+  set(CPACK_DEBIAN_CUDA_PACKAGE_NAME libworker-cuda)
+  set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS OFF)
+  set(CPACK_DEBIAN_CUDA_PACKAGE_GENERATE_SHLIBS OFF)
+  set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "muster (= ${PROJECT_VERSION}), libc6")
+  set(CPACK_DEBIAN_CUDA_PACKAGE_RECOMMENDS "libcublas-${MUSTER_CUDA_DASHED}")
+  set(CPACK_DEBIAN_CUDA_DESCRIPTION "GPUs for programs that train with Muster
+ It needs an NVIDIA driver for CUDA ${MUSTER_CUDA_VERSION} and libcublasLt.so.${MUSTER_CUDA_MAJOR}: of a CUDA toolkit, or of NVIDIA's
+ package libcublas-${MUSTER_CUDA_DASHED}. Several GPUs exchange data by NCCL 2.28 or later, if there is one.")
+endif()
 include(CPack)

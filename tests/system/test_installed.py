@@ -145,3 +145,14 @@ def test_the_debian_package_brings_all_of_it(tmp_path):
     assert (tmp_path / "tree/DEBIAN/shlibs").read_text().startswith(f"libworker {version()[0]}.{version()[1]} muster")
     done(["g++", PROGRAMS / "program.cpp", *flags(prefix, "--cflags"), *flags(prefix, "--libs"), f"-Wl,-rpath,{library_folder(prefix)}", "-o", tmp_path / "program"])
     check_output("cpp", done([tmp_path / "program"], env=quiet_environment()))
+    check_the_package_of_the_module(tmp_path)
+
+
+def check_the_package_of_the_module(folder):
+    """It is for this very build, and dpkg-shlibdeps was not asked for cuBLASLt."""
+    packages = list(folder.glob("libworker-cuda_*.deb"))
+    assert bool(packages) == (BUILD / "libworker-cuda.so").exists()
+    for package in packages:
+        told = done(["dpkg-deb", "-I", package])
+        assert f"Depends: muster (= {'.'.join(map(str, version()))}), libc6\n" in told and "Recommends: libcublas-" in told
+        assert "libworker-cuda.so\n" in done(["dpkg-deb", "-c", package])
