@@ -75,7 +75,7 @@
     X(JOB_SECRETS_BYTES, 256 << 10, job_secrets_bytes, "bytes of all secrets of a job",            \
       "keep what is larger on a file system that the nodes share")                                 \
     X(JOB_CHANNELS, 32, job_channels, "open terminals, programs and connections of one job",       \
-      "end some of them: muster show JOB lists them")                                              \
+      "end some of them: GET /v1/jobs/{id}/channels lists them")                                   \
     X(TENANT_CHANNELS, 64, tenant_channels,                                                        \
       "open terminals, programs and connections of one tenant", "end some of them")                \
     X(CHANNELS, 256, channels, "open terminals, programs and connections", "end some of them")     \
