@@ -1,7 +1,6 @@
 #include "tests/cuda/real/pinned.h"
 
 #include <cuda_runtime_api.h>
-#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdint.h>
@@ -46,8 +45,12 @@ static void pin_heap(void)
     char line[LINE_BYTES];
     uintptr_t from = 0, to = 0;
     while (maps && fgets(line, sizeof(line), maps)) {
-        if (strstr(line, "[heap]") && sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2)
-            break;
+        if (!strstr(line, "[heap]"))
+            continue;
+        char *dash; /* of "55d0-55f0 rw-p" */
+        from = strtoull(line, &dash, 16);
+        to = strtoull(dash + 1, NULL, 16);
+        break;
     }
     if (maps)
         (void)fclose(maps);
