@@ -59,7 +59,7 @@ static int by_value(const void *a, const void *b)
 
 double piece_ms(struct piece *piece, void (*enqueue)(struct piece *piece, void *arg), void *arg)
 {
-    double ms[ROUNDS];
+    double ms[ROUNDS] = {0};
     struct error err = {0};
     for (int round = -1; round < ROUNDS; round++) {
         (void)queue_finish(piece->queue, NULL);

@@ -55,7 +55,7 @@ static int by_value(const void *a, const void *b)
 /* Work that is enqueued EACH times between two waits; the first round is not counted. */
 static double median_ms(cudaStream_t stream, void (*enqueue)(cudaStream_t, void *), void *arg)
 {
-    double ms[ROUNDS];
+    double ms[ROUNDS] = {0};
     for (int round = -1; round < ROUNDS; round++) {
         need(cudaStreamSynchronize(stream), "a wait");
         double began = now_ms();
