@@ -154,13 +154,19 @@ void call_open_channel(struct service *service, struct service_call *call,
     service->options.host.step(service->options.host.self, &event);
 }
 
+static struct channel *opened_by(const struct relay *relay, const struct service_call *call)
+{
+    for (struct channel *c = relay_first(relay); c; c = relay_next(relay, c))
+        if (c->request == call->id)
+            return c;
+    return NULL;
+}
+
 /* It is on record now, so its agent may open it. */
 void done_channel(struct service *service, struct service_call *call, const struct action *action)
 {
     (void)action;
-    struct channel *channel = relay_first(service->relay);
-    while (channel && channel->request != call->id)
-        channel = relay_next(service->relay, channel);
+    struct channel *channel = opened_by(service->relay, call);
     insist(channel); /* only a sweep after seconds forgets it, and this call is as young */
     channel->request = 0;
     channel->announced = true;
