@@ -20,6 +20,7 @@ PLAIN = textwrap.dedent("""
     at = muster.place()
     muster.board.put(f"came/{at.rank}", str(os.getpid()))
     assert all(muster.board.get(f"came/{rank}", wait_s=60) for rank in range(at.world)), at
+    muster.should_stop()  # before the loop: SIGTERM is a request from here on
     print("from", start, "rank", at.rank, "of", at.world, "generation", at.generation, flush=True)
     for step in range(start + 1, total + 1):
         time.sleep(pace)
@@ -120,6 +121,7 @@ def test_a_drain_lets_it_save_and_it_goes_on_elsewhere(make_cluster, tmp_path):
     output = wait_for("the second start", HANG_SECONDS, lambda: cluster.output(job) if cluster.output(job).count("from ") == 2 else None)
     stopped = int(output.split("stopped at ")[1].split()[0])
     assert f"from {stopped} rank 0 of 1" in output, output
+    wait_for("steps of the second start", HANG_SECONDS, lambda: number(cluster.job(job), "step") > stopped)
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled", HANG_SECONDS)
     assert cluster.output(job).count("stopped at") == 2, cluster.output(job)
