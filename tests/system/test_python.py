@@ -210,11 +210,12 @@ WORLDS = textwrap.dedent("""
             deal = sampler.deal(sampler.position)
             ids = sampler.indices(deal)
             loss = (ddp(data[ids]) - data[ids].sum(dim=1, keepdim=True)).square().sum()
+            # Before the step is done on all ranks: one that is killed behind it has said its part.
+            print(json.dumps({"step": step, "ids": [int(i) for i in ids], "loss": float(loss.detach()), "rank": sampler.rank, "world": sampler.world,
+                              "generation": muster.place().generation, "pid": os.getpid(), "at": time.time()}), flush=True)
             optimizer.zero_grad(); (loss * sampler.world / deal.samples).backward(); optimizer.step()
             sampler.commit()
             loop.report(loss=loss.detach() / deal.samples)
-            print(json.dumps({"step": step, "ids": [int(i) for i in ids], "loss": float(loss.detach()), "rank": sampler.rank, "world": sampler.world,
-                              "generation": muster.place().generation, "pid": os.getpid(), "at": time.time()}), flush=True)
 
     muster.elastic(train, loop)
 """)
@@ -269,10 +270,15 @@ def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make
     mine = []
     for text in re.findall(r"^\[\d+\] (\{.*\})$", cluster.output(job), flags=re.M):
         line = json.loads(text)
-        found.setdefault(line["step"], {})[line["rank"]] = line
+        of_step = found.setdefault(line["step"], [])
+        of_step.append(line)
         mine += [line] if line["pid"] == int(stays["pid"]) else []
     last = max(found)
-    whole = {step: ranks for step, ranks in found.items() if len(ranks) == next(iter(ranks.values()))["world"]}
+    whole = {}
+    for step, lines in found.items():  # a step that broke was done again in a later generation
+        ranks = {line["rank"]: line for line in lines if line["generation"] == max(other["generation"] for other in lines)}
+        if len(ranks) == ranks[0]["world"]:
+            whole[step] = ranks
     assert set(range(last)) <= set(whole), sorted(set(range(last)) - set(whole))
     dealt = [[i for rank in sorted(whole[step]) for i in whole[step][rank]["ids"]] for step in range(last)]
     epoch = sum(dealt[:1000], [])
@@ -283,5 +289,6 @@ def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make
     worlds = [line["world"] for line in mine]
     assert [world for at, world in enumerate(worlds) if at == 0 or worlds[at - 1] != world] == [3, 2, 3, 2, 3, 1, 3], worlds
     after = [line["at"] for line in mine if line["at"] > killed and line["world"] == 2]
-    assert after[0] - killed < 1.5, after[0] - killed
-    print(f"{last} steps, worst relative difference of a loss {worst:.1e}; next step of the survivors after {after[0] - killed:.2f} s")
+    took = after[1] - killed  # its second step has begun: the first is done
+    assert took < 1.5, took
+    print(f"{last} steps, worst relative difference of a loss {worst:.1e}; next step of the survivors after {took:.2f} s")

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,15 @@ void toy_set(struct toy *toy, const char *name, const char *value)
     toy->settings[toy->n_settings++] = (struct wk_setting){name, value};
 }
 
+/* From any thread: a saver's, too. */
 static void notice(void *arg, const char *text)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct toy *toy = arg;
+    pthread_mutex_lock(&lock);
     size_t used = strlen(toy->notices);
     snprintf(toy->notices + used, sizeof(toy->notices) - used, "%s\n", text);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Words with structure to learn, the same in every run. */
