@@ -17,6 +17,7 @@ same way. Nobody but a lost rank starts again. Where there is no Muster it is on
 from __future__ import annotations
 
 import os
+import socket
 import time
 from datetime import timedelta
 from typing import Callable, List, Optional, TypeVar
@@ -31,6 +32,7 @@ from .torch import Changed, Loop, leave
 T = TypeVar("T")
 JOIN_S = 590.0  # an agent answers a join that waits within 10 minutes
 FORM_S = 120.0  # for a process group's members to meet
+STORE_LOOK_S = 0.005
 NEWS_S = 60.0  # after a failed collective, for the news of another generation
 LOOK_S = 0.02
 _listeners: List[Callable[[Place], None]] = []
@@ -113,9 +115,22 @@ def _join(here: Agent, generation: int, step: int) -> Place:
     return at
 
 
+def _await_store(at: Place) -> None:
+    """Until rank 0 listens, or a store would not: torch tries again only after a second."""
+    end = time.monotonic() + FORM_S
+    while time.monotonic() < end:
+        try:
+            socket.create_connection((at.master_addr, at.master_port), 1).close()
+            return
+        except OSError:
+            time.sleep(STORE_LOOK_S)
+
+
 def _form(at: Place, backend: str) -> None:
     if backend == "nccl":
         torch.cuda.set_device(at.local_rank)
+    if at.rank != 0:
+        _await_store(at)
     store = dist.TCPStore(at.master_addr, at.master_port, at.world, at.rank == 0, timedelta(seconds=FORM_S))
     dist.init_process_group(backend, store=dist.PrefixStore(str(at.generation), store), rank=at.rank, world_size=at.world)
 
