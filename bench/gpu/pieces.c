@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench/gpu/rounds.h"
 #include "libworker/device/module.h"
 
 enum { ROUNDS = 7, EACH = 4 };
@@ -44,26 +44,13 @@ void *piece_memory(struct piece *piece, size_t bytes, unsigned char byte)
     return memory;
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double piece_ms(struct piece *piece, void (*enqueue)(struct piece *piece, void *arg), void *arg)
 {
     double ms[ROUNDS] = {0};
     struct error err = {0};
     for (int round = -1; round < ROUNDS; round++) {
         (void)queue_finish(piece->queue, NULL);
-        double began = now_ms();
+        double began = rounds_now_ms();
         for (int i = 0; i < EACH; i++)
             enqueue(piece, arg);
         if (queue_finish(piece->queue, &err)) {
@@ -71,10 +58,9 @@ double piece_ms(struct piece *piece, void (*enqueue)(struct piece *piece, void *
             return -1;
         }
         if (round >= 0)
-            ms[round] = (now_ms() - began) / EACH;
+            ms[round] = (rounds_now_ms() - began) / EACH;
     }
-    qsort(ms, ROUNDS, sizeof(*ms), by_value);
-    return ms[ROUNDS / 2];
+    return rounds_median(ms, ROUNDS);
 }
 
 /* 0: not one. */

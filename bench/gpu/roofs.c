@@ -14,7 +14,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "bench/gpu/rounds.h"
 
 enum { ROUNDS = 9, EACH = 4, PRODUCT_MAX = 32768 };
 static const size_t WORKSPACE_BYTES = 32u << 20;
@@ -39,34 +40,20 @@ static void need_lt(cublasStatus_t rc, const char *what)
         ends(what, text);
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Work that is enqueued EACH times between two waits; the first round is not counted. */
 static double median_ms(cudaStream_t stream, void (*enqueue)(cudaStream_t, void *), void *arg)
 {
     double ms[ROUNDS] = {0};
     for (int round = -1; round < ROUNDS; round++) {
         need(cudaStreamSynchronize(stream), "a wait");
-        double began = now_ms();
+        double began = rounds_now_ms();
         for (int i = 0; i < EACH; i++)
             enqueue(stream, arg);
         need(cudaStreamSynchronize(stream), "a wait");
         if (round >= 0)
-            ms[round] = (now_ms() - began) / EACH;
+            ms[round] = (rounds_now_ms() - began) / EACH;
     }
-    qsort(ms, ROUNDS, sizeof(*ms), by_value);
-    return ms[ROUNDS / 2];
+    return rounds_median(ms, ROUNDS);
 }
 
 /* Between -1 and 1 in bf16, with bits of all values. */

@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <worker/worker.h>
+
+#include "bench/gpu/rounds.h"
 
 enum { STEPS_MAX = 100000, TOKENS_MAX = 1 << 22 };
 
@@ -117,18 +118,11 @@ static struct wk_batch batch_of(const struct run *run, const struct objects *o)
     };
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void step(const struct run *run, struct objects *o, int64_t number)
 {
     struct wk_step_numbers numbers = {0};
     struct wk_batch batch = batch_of(run, o);
-    double began = now_ms();
+    double began = rounds_now_ms();
     (void)wk_forward(o->model, &batch, NULL);
     (void)wk_backward(o->model);
     (void)wk_clip_grad_norm(o->model, 1, NULL);
@@ -136,7 +130,7 @@ static void step(const struct run *run, struct objects *o, int64_t number)
     if (wk_step_numbers(o->optimizer, &numbers) || !wk_is_main(o->ctx))
         return;
     printf("{\"step\": %lld, \"ms\": %.3f, \"loss\": %.7g, \"norm\": %.6g}\n", (long long)number,
-           now_ms() - began, numbers.loss, numbers.norm);
+           rounds_now_ms() - began, numbers.loss, numbers.norm);
     (void)fflush(stdout);
 }
 
