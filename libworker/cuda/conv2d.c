@@ -1,13 +1,12 @@
 /* conv2d on a GPU: windows side by side, then one product for all groups (kernels/windows.h). As
  * many samples at once as WINDOWS_MAX elements of windows allow, at least one. A weight's gradient
  * is summed within what is multiplied at once first. */
-#include <worker/graph.h>
-
 #include "libworker/cuda/kernels/windows.h"
 #include "libworker/cuda/op.h"
 #include "libworker/cuda/products.h"
+#include "libworker/graph/op/conv2d.h"
 
-enum { IMAGE, WEIGHT, BIAS };
+enum { IMAGE = CONV2D_IMAGE, WEIGHT = CONV2D_WEIGHT, BIAS = CONV2D_BIAS };
 enum { WINDOWS_MAX = 1 << 24 };
 
 /* A call's sizes. */
@@ -25,32 +24,24 @@ struct conv2d_room {
     float *sums;   /* of products: forward like slopes, backward like windows */
 };
 
-static int64_t places_along(const struct image_windows *w, int64_t size)
-{
-    return (size + 2 * w->padding - w->kernel) / w->stride + 1;
-}
-
 static struct conv2d conv2d_of(const struct op_call *call)
 {
-    const struct wk_conv_options *o = call->node->attributes;
-    const struct op_tensor *x = &call->in[IMAGE], *weight = &call->in[WEIGHT];
+    const struct conv2d_sizes sizes = conv2d_sizes(call);
     struct conv2d c = {
-        .windows = {.samples = x->shape[0],
-                    .channels = x->shape[1],
-                    .height = x->shape[2],
-                    .width = x->shape[3],
-                    .kernel = weight->shape[2],
-                    .stride = o->stride,
-                    .padding = o->padding},
-        .groups = o->groups,
-        .out = weight->shape[0] / o->groups,
-        .length = weight->shape[1] * weight->shape[2] * weight->shape[3],
+        .windows = {.samples = sizes.samples,
+                    .channels = sizes.groups * sizes.channels,
+                    .height = sizes.height,
+                    .width = sizes.width,
+                    .kernel = sizes.kernel,
+                    .stride = sizes.stride,
+                    .padding = sizes.padding,
+                    .across = sizes.across,
+                    .places = sizes.down * sizes.across},
+        .groups = sizes.groups,
+        .out = sizes.out,
+        .length = sizes.length,
     };
-    c.windows.across = places_along(&c.windows, x->shape[3]);
-    c.windows.places = places_along(&c.windows, x->shape[2]) * c.windows.across;
-    c.at_once = WINDOWS_MAX / (c.groups * c.length * c.windows.places);
-    c.at_once = c.at_once < x->shape[0] ? c.at_once : x->shape[0];
-    c.at_once = c.at_once > 1 ? c.at_once : 1;
+    c.at_once = conv2d_at_once(&sizes, c.groups * c.length * c.windows.places, WINDOWS_MAX);
     return c;
 }
 

@@ -4,13 +4,14 @@
  *
  * Order of sums: an element of the result and of x's gradient is its sample's alone, whatever is
  * multiplied at once. Gradients of weights are summed within what is multiplied at once first. */
+#include "libworker/graph/op/conv2d.h"
 #include "libworker/graph/op/cost.h"
 #include "libworker/graph/op/factor.h"
 #include "libworker/graph/op/room.h"
 #include "libworker/graph/op/rule.h"
 #include "libworker/graph/op/tile.h"
 
-enum { IMAGE = 0, WEIGHT = 1, BIAS = 2 };
+enum { IMAGE = CONV2D_IMAGE, WEIGHT = CONV2D_WEIGHT, BIAS = CONV2D_BIAS };
 enum { WINDOWS_MAX = 1 << 18 }; /* elements at once, if that is a sample or more: 1 MiB of floats */
 
 /* A call's sizes; elements of one sample. */
@@ -36,32 +37,24 @@ struct conv2d_part {
     int64_t first, samples, group;
 };
 
-static int64_t places_along(const struct kernel_windows *w, int64_t size)
-{
-    return (size + 2 * w->padding - w->kernel) / w->stride + 1;
-}
-
 static struct conv2d conv2d_of(const struct op_call *call)
 {
-    const struct wk_conv_options *o = call->node->attributes;
-    const struct op_tensor *x = &call->in[IMAGE], *weight = &call->in[WEIGHT];
+    const struct conv2d_sizes sizes = conv2d_sizes(call);
     struct conv2d c = {
-        .windows = {.channels = weight->shape[1],
-                    .height = x->shape[2],
-                    .width = x->shape[3],
-                    .kernel = weight->shape[2],
-                    .stride = o->stride,
-                    .padding = o->padding},
-        .groups = o->groups,
-        .out = weight->shape[0] / o->groups,
-        .length = weight->shape[1] * weight->shape[2] * weight->shape[3],
-        .image = weight->shape[1] * x->shape[2] * x->shape[3],
+        .windows = {.channels = sizes.channels,
+                    .height = sizes.height,
+                    .width = sizes.width,
+                    .kernel = sizes.kernel,
+                    .stride = sizes.stride,
+                    .padding = sizes.padding},
+        .groups = sizes.groups,
+        .out = sizes.out,
+        .places = sizes.down * sizes.across,
+        .length = sizes.length,
+        .image = sizes.channels * sizes.height * sizes.width,
     };
-    c.places = places_along(&c.windows, x->shape[2]) * places_along(&c.windows, x->shape[3]);
     c.result = c.out * c.places;
-    c.at_once = WINDOWS_MAX / (c.places * c.length);
-    c.at_once = c.at_once < x->shape[0] ? c.at_once : x->shape[0];
-    c.at_once = c.at_once > 1 ? c.at_once : 1;
+    c.at_once = conv2d_at_once(&sizes, c.places * c.length, WINDOWS_MAX);
     return c;
 }
 
