@@ -20,8 +20,8 @@ enum {
     SURVIVOR_TIMEOUT_MS = 600000, /* to join, for other living members: they may evaluate, load or
                                    * save */
     START_TIMEOUT_MS = 60000,     /* to join, for members that are newly started */
-    NEWCOMER_PATIENCE_MS = 300,   /* survivors that are enough wait this long for new workers, and
-                                   * not at all for a program known to take longer to start */
+    NEWCOMER_PATIENCE_MS = 1000,  /* survivors that are enough wait this long for new workers, */
+    NEWCOMER_FAST_MS = 500,       /* and not at all for a program known to start slower */
     UNAWARE_AFTER_MS = 2000,      /* started, but silent: a program that does not use libworker */
     BROKEN_TIMEOUT_MS = 3000,     /* peers lost each other, but no worker died: form again */
     FINISH_TIMEOUT_MS = 60000,    /* some finished, the others make no progress */

@@ -61,7 +61,7 @@ static int64_t patience_ends(const struct job *job)
     bool held = false;
     for (int rank = 0; rank < group->world; rank++)
         held |= job_worker(job, group->members[rank])->held;
-    bool slow = held || job->start_took_ms > NEWCOMER_PATIENCE_MS;
+    bool slow = held || job->start_took_ms > NEWCOMER_FAST_MS;
     return group->since_ms + (slow ? 0 : NEWCOMER_PATIENCE_MS);
 }
 

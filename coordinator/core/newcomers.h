@@ -3,8 +3,8 @@
  * survivors train (docs/adr/0017-survivors-go-on-at-once.md).
  *
  * A node counts as a whole: where one of its workers is new and not ready, the others there wait
- * with it. A program that is known to start within NEWCOMER_PATIENCE_MS is waited for that long, so
- * that the gang re-forms only once.
+ * with it. A program that is known to start within NEWCOMER_FAST_MS is waited for, so that the gang
+ * re-forms only once: for NEWCOMER_PATIENCE_MS at most, as it may be slower this time.
  */
 #ifndef CORE_NEWCOMERS_H
 #define CORE_NEWCOMERS_H

@@ -63,7 +63,7 @@ Test(newcomers, survivors_that_are_enough_go_on_and_take_the_new_worker_in_when_
 Test(newcomers, a_program_known_to_start_slowly_is_not_waited_for_at_all)
 {
     story_running_pair(&s, &story_pair);
-    story_job(&s, "j1")->start_took_ms = NEWCOMER_PATIENCE_MS + 1;
+    story_job(&s, "j1")->start_took_ms = NEWCOMER_FAST_MS + 1;
     lose_rank(1);
     story_expect(&s, "j1 reforming worker_failed\nj1 running all_joined\n");
     cr_expect_eq(story_job(&s, "j1")->current.world, 1);
