@@ -272,6 +272,7 @@ int wk_close(struct wk_context *ctx)
         code = exit_code(ctx);
     }
     save_close(ctx);
+    report_release(ctx); /* others that go on find the files whole */
     context_leave(ctx);
     handoffs_clear(ctx);
     bind_undo(ctx);
