@@ -315,7 +315,12 @@ attempt("link", lambda: os.link(f"{{node}}/work/{{job}}.1.token", os.environ["HO
 attempt("sysv", lambda: libc.shmget(0x4d555354, 4096, 0) != -1)
 attempt("cmdline", lambda: read(f"/proc/{{pid}}/cmdline"))
 attempt("seen", lambda: str(pid) in os.listdir("/proc"))
-attempt("agent", lambda: [p for p in os.listdir("/proc") if p.isdigit() and b"--token" + b"-file" in read(f"/proc/{{p}}/cmdline")] != [])
+def command_line(process):
+    try:
+        return read(f"/proc/{{process}}/cmdline")
+    except OSError: # it ended since the list was read
+        return b""
+attempt("agent", lambda: [p for p in os.listdir("/proc") if p.isdigit() and b"--token" + b"-file" in command_line(p)] != [])
 """
 
 # The twelve things of the promise ("two tenants on one node"), by what is tried of each.
