@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/escape.h"
 #include "cli/job_text.h"
+#include "cli/progress_bar.h"
 #include "cli/table.h"
 #include "common/base/str.h"
 #include "common/rpc/message.h"
@@ -17,7 +17,6 @@ enum {
     TURN_MS = 100,   /* how soon Ctrl-C is obeyed */
     BAR_MS = 1000,   /* between two looks at the progress */
     LINES_MAX_BYTES = 256 << 10,
-    BAR_CELLS = 24,
     EXIT_INTERRUPTED = 130,
 };
 
@@ -37,9 +36,8 @@ struct follower {
     bool logs_wait, events_wait, job_waits; /* a call is under way */
     bool logs_ended;
     int64_t bar_due_ms;
-    struct error err; /* of a call, if it ends everything */
-    /* on the terminal below the log */
-    bool terminal, bar_shown;
+    struct error err;         /* of a call, if it ends everything */
+    struct progress_bar bar;  /* below the output */
     Muster__Job__State state; /* last printed */
     char waits_for[64];       /* kind of the last printed reason of a queued job */
     uint64_t generation;
@@ -54,31 +52,23 @@ static int64_t now_ms(void)
 
 /* What happens to the job, and how far it is */
 
-static void bar_hide(struct follower *f)
+static struct progress progress_of(const Muster__Job *job)
 {
-    if (f->bar_shown)
-        fputs("\r\033[K", stderr);
-    f->bar_shown = false;
-}
-
-static void bar_show(struct follower *f, const Muster__Job *job)
-{
-    char line[512], text[FORMAT_MAX], cells[BAR_CELLS * 3 + 1] = "";
-    double part = job->total_steps ? (double)job->step / (double)job->total_steps : 0;
-    for (int i = 0; i < BAR_CELLS && job->total_steps; i++)
-        strncat(cells, (i + 0.5) / BAR_CELLS < part ? "█" : "░", 4);
-    int n = snprintf(line, sizeof(line), "%s%s%s", cells, *cells ? " " : "", job_word(job));
-    if (job->total_steps)
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  step %s", job_step_text(job, text));
+    struct progress progress = {.runs = job->state == MUSTER__JOB__STATE__running &&
+                                        job->stalled_wall_ms == 0,
+                                .step_known = job->step_known_case != 0,
+                                .generation = job->generation,
+                                .step = job->step,
+                                .total_steps = job->total_steps,
+                                .world = job->world};
+    (void)str_copy(progress.word, sizeof(progress.word), job_word(job));
+    if (progress.step_known)
+        job_step_text(job, progress.steps);
     if (job_loss_known(job))
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  loss %s", job_loss_text(job, text));
+        job_loss_text(job, progress.loss);
     if (job_rate_known(job))
-        n += snprintf(line + n, sizeof(line) - (size_t)n, "  %s tok/s", job_rate_text(job, text));
-    if (job->world)
-        snprintf(line + n, sizeof(line) - (size_t)n, "  world %u", job->world);
-    fprintf(stderr, "\r\033[K%s", line);
-    fflush(stderr);
-    f->bar_shown = true;
+        job_rate_text(job, progress.rate);
+    return progress;
 }
 
 static bool is_end(Muster__Job__State state)
@@ -114,7 +104,7 @@ static void tell(struct follower *f, const struct happening *what, const Muster_
     if (f->how->quiet || (what->state == f->state && what->generation == f->generation))
         return;
     const char *word = job_state_word(what->state);
-    bar_hide(f);
+    progress_bar_hide(&f->bar);
     fflush(stdout);
     fprintf(stderr, "%s%s%s: %s", colour_of_state(stderr, word), word, colour_off(stderr),
             f->how->id);
@@ -129,6 +119,7 @@ static void tell(struct follower *f, const struct happening *what, const Muster_
     fprintf(stderr, "%s%s\n", what->text[0] ? ": " : "", what->text);
     f->state = what->state;
     f->generation = what->generation;
+    progress_bar_draw(&f->bar, now_ms());
 }
 
 static void tell_job(struct follower *f, const Muster__Job *job)
@@ -199,10 +190,12 @@ static void on_logs(void *arg, const struct error *err, const ProtobufCMessage *
     if (!usable(f, err))
         return;
     if (answer->n_lines)
-        bar_hide(f);
+        progress_bar_hide(&f->bar);
     for (size_t i = 0; i < answer->n_lines; i++)
         log_line_print(&f->how->printer, answer->lines[i]);
     fflush(stdout);
+    if (answer->n_lines && !answer->ended)
+        progress_bar_draw(&f->bar, now_ms());
     f->logs.cursor = answer->cursor;
     f->logs.tail_lines = 0;
     f->logs_ended = answer->ended;
@@ -227,8 +220,8 @@ static void on_job(void *arg, const struct error *err, const ProtobufCMessage *m
     if (!usable(f, err) || is_end(job->state))
         return;
     tell_waiting(f, job);
-    if (f->terminal)
-        bar_show(f, job);
+    struct progress progress = progress_of(job);
+    progress_bar_hear(&f->bar, &progress, now_ms());
 }
 
 static void start_call(struct follower *f, const char *method, const void *request, rpc_done done,
@@ -251,12 +244,13 @@ static void follow_lines_and_events(struct follower *f)
         if (!f->how->quiet)
             start_call(f, "ListEvents", &f->events, on_events, &f->events_wait);
         bool waits = !f->how->quiet && f->state <= MUSTER__JOB__STATE__queued;
-        if ((f->terminal || waits) && now_ms() >= f->bar_due_ms)
+        if ((f->bar.out || waits) && now_ms() >= f->bar_due_ms)
             start_call(f, "GetJob", &job, on_job, &f->job_waits);
         rpc_sync_wait(f->client->rpc, TURN_MS);
+        progress_bar_turn(&f->bar, now_ms());
     }
     rpc_sync_cancel(f->client->rpc, f);
-    bar_hide(f);
+    progress_bar_end(&f->bar);
 }
 
 /* The first and the last word */
@@ -337,8 +331,9 @@ int follow_job(struct client *client, struct follow *how)
     struct follower f = {.client = client,
                          .how = how,
                          .logs = MUSTER__GET_LOGS_REQUEST__INIT,
-                         .events = MUSTER__LIST_EVENTS_REQUEST__INIT,
-                         .terminal = isatty(STDERR_FILENO) && !how->quiet};
+                         .events = MUSTER__LIST_EVENTS_REQUEST__INIT};
+    if (!how->quiet)
+        progress_bar_init(&f.bar, stderr);
     f.logs.id = f.events.job = (char *)(uintptr_t)how->id;
     f.logs.rank = how->rank;
     f.logs.tail_lines = (uint32_t)how->tail_lines;
