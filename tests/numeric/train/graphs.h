@@ -9,7 +9,6 @@ struct graph_kind {
     const char *name;
     struct wk_graph *(*build)(void);
     const struct wk_row_options *rows;
-    bool mixes; /* a sample's values depend on the others of its batch */
 };
 
 /* A vision transformer, an encoder of masked text, a residual convolution with group norm, a trunk

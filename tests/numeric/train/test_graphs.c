@@ -48,9 +48,9 @@ static struct apart bounds_of(const char *precision)
     }
 }
 
-/* Where samples meet, a sum over them in another order makes other narrow values round up. Each of
- * two such runs is about as far from float as this one. */
-static struct apart bounds_where_samples_meet(const struct variant *v, const struct outcome *one)
+/* A sum in another order makes other narrow values round up, most where samples meet or ReLU cuts.
+ * Each of two such runs is about as far from float as this one. */
+static struct apart bounds_by_float(const struct variant *v, const struct outcome *one)
 {
     static struct outcome wide;
     struct variant in_float = *v;
@@ -63,6 +63,16 @@ static struct apart bounds_where_samples_meet(const struct variant *v, const str
            apart.losses, apart.norms, apart.weights, apart.mean_weight);
     double most = 2 * fmax(apart.losses, apart.norms);
     return (struct apart){most, most, 2 * apart.weights, 2 * apart.mean_weight};
+}
+
+/* A difference within either bound is one of rounding. */
+static struct apart bounds_of_narrow(const struct variant *v, const struct outcome *one)
+{
+    struct apart a = bounds_of(v->precision), b = bounds_by_float(v, one);
+    return (struct apart){.losses = fmax(a.losses, b.losses),
+                          .norms = fmax(a.norms, b.norms),
+                          .weights = fmax(a.weights, b.weights),
+                          .mean_weight = fmax(a.mean_weight, b.mean_weight)};
 }
 
 static void compare(const struct variant *v, const char *name, const struct outcome *one,
@@ -105,8 +115,8 @@ static void train_every_way(const char *precision, const char *accumulation)
                             .rows = graph_kinds[kind].rows};
         variant_run(&v, &one);
         CHECK(learns(&one));
-        bool mixes = graph_kinds[kind].mixes && precision[0] != 'n';
-        struct apart most = mixes ? bounds_where_samples_meet(&v, &one) : bounds_of(precision);
+        bool narrow = precision[0] != 'n';
+        struct apart most = narrow ? bounds_of_narrow(&v, &one) : bounds_of(precision);
         for (int strategy = 0; strategy < STRATEGIES; strategy++)
             for (int ranks = 1; ranks <= RANKS_MAX; ranks++) {
                 v.strategy = strategies[strategy];
