@@ -3,14 +3,17 @@
 
 Two ranks on this machine hold both sides in one process, reduce the same tensors in turns, and compare the bits before
 anything is timed. MUSTER_BENCH_TORCH names the Python of another torch than Debian's. A report is timed beside an agent
-that reads, and beside one that does not: then it must not wait either. Its slowest calls are those that the machine interrupted.
+that reads, one that is stopped, and one that has gone: it must not wait for any. `--sizes ""` times reports only.
 
-    run.py [--rounds N] [--sizes BYTES,...]
+    run.py [--rounds N] [--sizes BYTES,...] [--reports N]
 """
 import argparse
+import gc
 import json
 import os
 import pickle
+import resource
+import signal
 import socket
 import statistics
 import subprocess
@@ -24,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = Path(os.environ.get("MUSTER_BUILD", ROOT / "build-release"))
 SIZES = [8, 4 << 10, 256 << 10, 4 << 20, 32 << 20]
-ROUNDS, ROUND_S, REPORTS = 7, 0.03, 20000
+ROUNDS, ROUND_S, REPORTS = 7, 0.03, 200_000
 TARGETS = {8: 1.5, 4 << 10: 1.5, 256 << 10: 2.0, 4 << 20: 2.0, 32 << 20: 2.0}
 
 
@@ -94,57 +97,106 @@ def ranks(python, sizes, rounds):
     return all([process.wait(timeout=600) == 0 for process in started])
 
 
-def reports():
-    """A report's cost to the program: the median and the slowest of many."""
+def reports(count):
+    """A report's cost beside agents that read, that are stopped, and that have gone; each in turns with a control that computes as long
+    and reports nothing. What both have is of the machine, which takes the processor away. A call that waits gives it up by itself: the
+    kernel counts those, and time spent waiting is no CPU time of the thread."""
+    for number, name in ((None, "that reads"), (signal.SIGSTOP, "that is stopped"), (signal.SIGKILL, "that has gone")):
+        with tempfile.TemporaryDirectory() as folder:
+            peer = subprocess.Popen([sys.executable, __file__, "--peer", f"{folder}/s"], stdout=subprocess.PIPE)
+            peer.stdout.readline()
+            try:
+                done = subprocess.run([sys.executable, __file__, "--reports-to", f"{folder}/s", str(peer.pid), str(number or 0), str(count)],
+                                      stdout=subprocess.PIPE, check=True, timeout=600)
+            finally:
+                peer.kill()
+                peer.wait()
+                peer.stdout.close()
+        seen = json.loads(done.stdout)
+        wall, control = seen["report"], seen["control"]
+        line(f"a report to an agent {name}, median", wall["median"], 1000.0, "us", "the limit of 1 ms", 1.0)
+        for part in ("99 %", "99.99 %", "max"):
+            line(f"a report to an agent {name}, {part}", wall[part], control[part], "us", "a computation as long")
+        line(f"a report to an agent {name}, most CPU time", seen["cpu_max"], 1000.0, "us", "the limit of 1 ms", 1.0)
+        line(f"waits in {count} reports to an agent {name}", seen["waits"], None, "count", None)
+
+
+def report_main(path, peer, number, count):
+    """Alone in its process: no other thread takes the interpreter's lock."""
+    os.environ["MUSTER_REPORT_SOCKET"] = path
     sys.path.insert(0, str(ROOT / "python"))
     import muster
     from muster import agent
-    for name, reads in (("that reads", True), ("that does not read", False)):
-        with tempfile.TemporaryDirectory() as folder:
-            listener = socket.socket(socket.AF_UNIX)
-            listener.bind(f"{folder}/s")
-            listener.listen()
-            os.environ[agent.SOCKET_VARIABLE] = f"{folder}/s"
-            threading.Thread(target=drain, args=(listener, reads), daemon=True).start()
-            took = []
-            for step in range(REPORTS):
-                start = time.perf_counter()
-                muster.report(step, loss=0.5)
-                took.append(time.perf_counter() - start)
-            took.sort()
-            line(f"a report to an agent {name}, median", took[len(took) // 2] * 1e6, 1000.0, "us", "the limit of 1 ms", 1.0)
-            line(f"a report to an agent {name}, 99 %", took[len(took) * 99 // 100] * 1e6, 1000.0, "us", "the limit of 1 ms")
-            agent._agent.forget()
-            agent._agent = None
-            listener.close()
+    muster.report(0, loss=0.5)
+    if number:
+        os.kill(peer, number)
+        while not agent.agent().dropped:  # now the socket and the queue are full
+            muster.report(0, loss=0.5)
+    clock, cpu = time.perf_counter_ns, time.thread_time_ns
+    gc.disable()
+    took, controls, cpu_max, waits = [], [], 0, 0
+    length = sorted(timed_ns(clock, lambda: muster.report(0, loss=0.5)) for _ in range(1000))[500]
+    for first in range(0, count, 100):
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        for step in range(first, first + 100):
+            begin, start = cpu(), clock()
+            muster.report(step, loss=0.5)
+            took.append(clock() - start)
+            cpu_max = max(cpu_max, cpu() - begin)
+        waits += resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+        for _ in range(100):
+            start = clock()
+            while clock() - start < length:
+                pass
+            controls.append(clock() - start)
+    print(json.dumps({"report": spread(took), "control": spread(controls), "cpu_max": cpu_max / 1000, "waits": waits}), flush=True)
+    os._exit(0)
 
 
-def drain(listener, reads):
-    kept = []
+def timed_ns(clock, act):
+    start = clock()
+    act()
+    return clock() - start
+
+
+def spread(times):
+    times.sort()
+    last = len(times) - 1
+    return {"median": times[last // 2] / 1000, "99 %": times[last * 99 // 100] / 1000, "99.99 %": times[last * 9999 // 10000] / 1000, "max": times[last] / 1000}
+
+
+def peer_main(path):
+    """An agent as far as this goes: it reads, each connection in a thread."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    print("listens", flush=True)
     while True:
-        try:
-            connection, _ = listener.accept()
-        except OSError:
-            return
-        kept.append(connection)
-        if reads:
-            threading.Thread(target=lambda c=connection: all(iter(lambda: c.recv(65536), b"")), daemon=True).start()
+        connection, _ = listener.accept()
+        threading.Thread(target=lambda c=connection: all(iter(lambda: c.recv(65536), b"")), daemon=True).start()
 
 
 def main():
     if sys.argv[1:2] == ["--rank"]:
         return rank_main(int(sys.argv[2]), *pickle.loads(bytes.fromhex(sys.argv[3])))
+    if sys.argv[1:2] == ["--peer"]:
+        return peer_main(sys.argv[2])
+    if sys.argv[1:2] == ["--reports-to"]:
+        return report_main(sys.argv[2], *map(int, sys.argv[3:]))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--sizes", type=lambda text: [int(word) for word in text.split(",")], default=SIZES)
+    parser.add_argument("--sizes", type=lambda text: [int(word) for word in text.split(",") if word], default=SIZES)
+    parser.add_argument("--reports", type=int, default=REPORTS, help="how many are timed beside each kind of agent")
     options = parser.parse_args()
     sys.path.insert(0, str(HERE.parent))
     from torches import torches
+    if not options.sizes:
+        return reports(options.reports)
     if not (BUILD / "libworker.so.0.1").exists():
         print(f"bench python: {BUILD} has no libworker: ./dev build release", file=sys.stderr)
         return 1
     fine = all([ranks(torch.python, options.sizes, options.rounds) for torch in torches("python")])
-    reports()
+    reports(options.reports)
     return 0 if fine else 1
 
 

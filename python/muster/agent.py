@@ -4,6 +4,9 @@ docs/report.md has the protocol. One connection a process, made at the first use
 agent was restarted. Notes never wait: what the socket does not take is queued up to QUEUE_BYTES, and
 beyond that dropped and counted. Requests wait, up to their time limit.
 
+A note does not wait for a lock either. Where another thread holds it, or a signal handler interrupted
+the one that does, the line goes to an inbox, which the holder empties before it is done.
+
 Any thread. After a fork the child has a connection of its own. Outside of Muster, where
 MUSTER_REPORT_SOCKET is absent, `agent()` is None and the callers log instead.
 """
@@ -16,7 +19,8 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, NamedTuple, Optional
+from contextlib import contextmanager
+from typing import Any, Deque, Dict, Iterator, NamedTuple, Optional
 
 from . import __version__, stacks
 from .errors import Aborted, Error, NotFound, TimedOut, Unavailable
@@ -25,6 +29,9 @@ SOCKET_VARIABLE = "MUSTER_REPORT_SOCKET"
 PROTOCOL = 1
 LINE_BYTES = 32 * 1024  # a longer line would be skipped by the agent
 QUEUE_BYTES = 64 * 1024  # lines that wait for the socket
+INBOX_LINES = 1000  # lines that wait for the holder of the lock
+TURNS_MAX = 4  # one thread does no more for the others' lines
+READ_BYTES = 256 * 1024  # read at once; the next turn goes on
 INPUT_BYTES = 1024 * 1024  # a longer line of the agent ends the connection
 RETRY_S = 1.0  # between two tries to connect
 REQUEST_S = 10.0  # how long a request waits for its answer
@@ -71,6 +78,8 @@ class Agent:
         self.generation_due: Optional[int] = None  # an elastic program is to join it
         self.elastic = False
         self._lock = threading.Lock()
+        self._inbox: Deque[bytes] = deque()
+        self._warnings: Deque[str] = deque(maxlen=10)  # logged without the lock: a handler may wait
         self._socket: Optional[socket.socket] = None
         self._tried = -RETRY_S
         self._ids = 0
@@ -81,40 +90,53 @@ class Agent:
 
     # Notes and requests.
 
-    def note(self, message: Dict[str, Any]) -> bool:
-        """Queue a line and send what can be sent now. False: it was dropped. Never waits."""
+    def note(self, message: Dict[str, Any]) -> None:
+        """Queue a line and send what can be sent now; what has no room is counted in `dropped`. Never waits."""
         line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
-        with self._lock:
-            kept = len(line) <= LINE_BYTES and self._put(line)
-            self.dropped += not kept
-            self._turn()
-        return kept
+        if len(self._inbox) < INBOX_LINES:
+            self._inbox.append(line if len(line) <= LINE_BYTES else b"")
+        else:
+            self.dropped += 1
+        self.turn()
 
     def request(self, message: Dict[str, Any], limit_s: float = REQUEST_S) -> Dict[str, Any]:
         """The answer. TimedOut, Unavailable, Aborted, or Error with the agent's sentence."""
-        with self._lock:
+        end = time.monotonic() + limit_s
+        with self._held(limit_s):
             self._ids += 1
             number = self._ids
             line = json.dumps({**message, "id": number}, separators=(",", ":")).encode() + b"\n"
             if len(line) > LINE_BYTES:
                 raise Error(f"a request of {len(line)} bytes: at most {LINE_BYTES} are possible")
             self._answers[number] = None
+            self._take_in()  # notes that were made before it
             self._queue.append(line)  # callers wait for their requests, so these bound themselves
             self._queued += len(line)
         try:
-            answer = self._await(number, time.monotonic() + limit_s, limit_s)
+            answer = self._await(number, end, limit_s)
         finally:
-            with self._lock:
+            with self._held(limit_s):
                 self._answers.pop(number, None)
                 self._forget_line(line)
+            self.turn()
         if "error" in answer:
             raise _error_of(answer["error"])
         return answer
 
+    @contextmanager
+    def _held(self, limit_s: float) -> Iterator[None]:
+        """The lock. A signal handler that interrupted its holder would wait for ever."""
+        if not self._lock.acquire(timeout=max(0.0, limit_s)):
+            raise TimedOut(f"the connection was in use for {limit_s:g} s: a signal handler can report, not ask")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def _await(self, number: int, end: float, limit_s: float) -> Dict[str, Any]:
         """Until the answer is there. What was lost with a connection is no longer awaited."""
         while True:
-            with self._lock:
+            with self._held(limit_s):
                 self._turn()
                 answer, descriptor = self._answers.get(number), self._socket
                 if answer is not None:
@@ -131,12 +153,31 @@ class Agent:
             self._queued -= len(line)
 
     def turn(self) -> None:
-        """Read what has arrived and send what waits, without waiting."""
-        with self._lock:
-            self._turn()
+        """Read what has arrived and send what waits, without waiting. Another turn under way does it all."""
+        for _ in range(TURNS_MAX):
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                self._turn()
+            finally:
+                self._lock.release()
+            self._warn()
+            if not self._inbox:  # else lines came that found the lock held
+                return
+
+    def _warn(self) -> None:
+        while self._warnings:
+            try:
+                log("warning", "the agent refused a report: %s", self._warnings.popleft())
+            except IndexError:  # another thread took it
+                return
+
+    # The connection. The lock is held.
 
     def _put(self, line: bytes) -> bool:
-        if self._queued + len(line) > QUEUE_BYTES:
+        if not line:
+            return False
+        if self._queued + len(line) > QUEUE_BYTES and self._socket is not None:
             self._flush()
         if self._queued + len(line) > QUEUE_BYTES:
             return False
@@ -144,16 +185,17 @@ class Agent:
         self._queued += len(line)
         return True
 
-    # The connection. The lock is held.
+    def _take_in(self) -> None:
+        """The inbox's lines; those that come meanwhile are of the next turn."""
+        for _ in range(len(self._inbox)):
+            self.dropped += not self._put(self._inbox.popleft())
 
     def _turn(self) -> None:
+        self._take_in()
         if self._socket is None and not self._connect():
             return
-        try:
-            self._read()
-            self._flush()
-        except OSError:
-            self._lose()
+        self._read()
+        self._flush()
 
     def _connect(self) -> bool:
         now = time.monotonic()
@@ -187,17 +229,24 @@ class Agent:
                 count = self._socket.send(memoryview(self._queue[0])[self._sent:])
             except BlockingIOError:
                 return
+            except OSError:
+                self._lose()
+                return
             self._sent += count
             if self._sent == len(self._queue[0]):
                 self._queued -= len(self._queue.popleft())
                 self._sent = 0
 
     def _read(self) -> None:
-        while self._socket is not None:
+        for _ in range(READ_BYTES // 65536):
+            if self._socket is None:
+                return
             try:
                 data = self._socket.recv(65536)
             except BlockingIOError:
                 return
+            except OSError:
+                data = b""
             if not data or len(self._input) + len(data) > INPUT_BYTES:
                 self._lose()
                 return
@@ -235,7 +284,7 @@ class Agent:
         elif "event" in message:
             self._event(message)
         elif "error" in message:
-            log("warning", "the agent refused a report: %s", _error_of(message["error"]))
+            self._warnings.append(str(_error_of(message["error"])))
 
     def learn(self, message: Dict[str, Any]) -> None:
         """Of the answers to hello and join."""
@@ -264,7 +313,7 @@ class Agent:
     def close(self) -> None:
         """Send what waits, within CLOSE_S, and end the connection."""
         end = time.monotonic() + CLOSE_S
-        while self._queue and time.monotonic() < end and self._lock.acquire(timeout=CLOSE_S):
+        while (self._queue or self._inbox) and time.monotonic() < end and self._lock.acquire(timeout=CLOSE_S):
             try:
                 self._turn()
                 descriptor = self._socket

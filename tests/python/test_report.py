@@ -1,4 +1,5 @@
 """What the package says to the agent, beside a stand-in for it: never a wait of the program, and nothing lost in silence."""
+import fcntl
 import logging
 import os
 import signal
@@ -6,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import unittest
 
@@ -91,6 +93,93 @@ class WhereNobodyReads(Case):
         self.assertLess(took[len(took) // 2], self.MEDIAN_S)
         self.assertGreater(dropped(), self.REPORTS // 2)
         self.assertLessEqual(agents.agent()._queued, agents.QUEUE_BYTES)
+
+    def test_an_agent_that_ends_while_the_queue_is_full_ends_no_program(self):
+        peer = self.peer(deaf=True)
+        while not dropped():
+            muster.report(1)
+        peer.stop()
+        for _ in range(10):
+            muster.report(2)
+
+    def test_the_socket_never_waits_also_after_the_agent_came_back(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        self.assertFalse(agents.agent()._socket.getblocking())
+        self.assertTrue(fcntl.fcntl(agents.agent()._socket, fcntl.F_GETFL) & os.O_NONBLOCK)
+        peer.stop()
+        again = self.peer(path=peer.path)
+        wait_for("a step after the agent came back", lambda: muster.report(2) or again.of("step"))
+        self.assertTrue(fcntl.fcntl(agents.agent()._socket, fcntl.F_GETFL) & os.O_NONBLOCK)
+
+    def test_a_report_does_not_wait_for_another_thread_or_what_a_signal_interrupted(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        with agents.agent()._lock:
+            muster.report(2)  # as in a signal handler: the same thread holds the lock
+            self.assertIs(muster.should_stop(), False)
+            other = threading.Thread(target=muster.report, args=(3,))
+            other.start()
+            other.join(60)
+            self.assertFalse(other.is_alive())
+        muster.report(4)
+        wait_for("all steps in order", lambda: [line["step"] for line in peer.of("step")] == [1, 2, 3, 4])
+
+    def test_lines_that_wait_for_the_lock_are_bounded_and_counted(self):
+        self.peer()
+        with agents.agent()._lock:
+            for step in range(agents.INBOX_LINES + 7):
+                muster.report(step)
+        self.assertEqual((len(agents.agent()._inbox), dropped()), (agents.INBOX_LINES, 7))
+
+    def test_a_request_in_use_of_the_connection_ends_with_its_limit(self):
+        self.peer()
+        with agents.agent()._lock, self.assertRaises(muster.TimedOut):
+            agents.agent().request({"do": "latest"}, 0.05)
+
+    def test_a_warning_is_logged_without_the_lock(self):
+        peer = self.peer()
+        muster.report(1)
+        wait_for("a step", lambda: peer.of("step"))
+        held = []
+        handler = logging.Handler()
+        handler.emit = lambda record: held.append(agents.agent()._lock.locked())
+        logging.getLogger("muster").addHandler(handler)
+        self.addCleanup(logging.getLogger("muster").removeHandler, handler)
+        peer.event(error={"code": "RESOURCE_EXHAUSTED", "message": "too much"})
+        wait_for("the warning", lambda: muster.should_stop() or held)
+        self.assertEqual(held, [False])
+
+    SWITCHES = textwrap.dedent("""
+        import resource, sys, time
+        import muster
+        def waits():
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        begin = waits()
+        time.sleep(0.01)
+        counts = waits() > begin                       # whether this system counts them
+        muster.report(0, loss=1.0)                     # connects
+        while not muster.agent.agent().dropped:
+            muster.report(0, loss=1.0)
+        begin = waits()
+        for step in range(20000):
+            muster.report(step, loss=1.0)
+        print(int(counts), waits() - begin, flush=True)
+        import os
+        os._exit(0)
+    """)
+
+    def test_the_kernel_counts_no_wait_where_the_socket_is_full(self):
+        """Each call that waits gives the processor up by itself; losing it to another process counts elsewhere."""
+        self.peer(deaf=True)
+        done = subprocess.run([sys.executable, "-c", "import muster.agent\n" + self.SWITCHES], env={**os.environ, "PYTHONPATH": str(PYTHON)},
+                              stdout=subprocess.PIPE, text=True, timeout=300, check=True)
+        counts, waited = map(int, done.stdout.split())
+        if not counts:
+            self.skipTest("this system does not count the waits of a thread")
+        self.assertLess(waited, 20, "of 20000 reports")  # a page that comes from disk is a wait, too
 
     def test_without_an_agent_it_is_tried_once_a_second(self):
         os.environ[agents.SOCKET_VARIABLE] = "/nowhere/at/all"
