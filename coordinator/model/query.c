@@ -41,9 +41,12 @@ int cluster_living_workers(const struct cluster *cluster)
 
 bool job_is_finishing(const struct job *job)
 {
-    for (int i = 0; i < job->workers_count; i++)
-        if (worker_finished(&job->workers[i]))
+    for (int i = 0; i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        if (worker_finished(worker) && (group_rank_of(&job->current, worker->uid) >= 0 ||
+                                        group_rank_of(&job->forming, worker->uid) >= 0))
             return true;
+    }
     return false;
 }
 

@@ -11,7 +11,7 @@ bool worker_finished(const struct worker *worker); /* exited with 0, by itself *
 
 int job_living_workers(const struct job *job);             /* workers that have not ended */
 int cluster_living_workers(const struct cluster *cluster); /* the same of all jobs */
-bool job_is_finishing(const struct job *job);              /* a worker of it has finished */
+bool job_is_finishing(const struct job *job);              /* a rank of its gang has finished */
 bool job_gang_ends(const struct job *job);  /* all workers must stop: no group forms any more */
 bool job_state_waits(enum job_state state); /* for a place in the cluster */
 /* The topology value that the living workers' nodes share, which pins the job; NULL = any. */

@@ -175,6 +175,27 @@ Test(giving_way, a_worker_given_back_is_no_failure)
                      "back): killed by signal 15");
 }
 
+/* It saves and exits with 0 when the others train without it already. */
+Test(giving_way, a_worker_that_was_given_back_and_ends_well_does_not_keep_the_gang_small)
+{
+    nodes(2);
+    submit("elastic", 1, 2, 0);
+    struct story_worker *leaves = story_worker(&s, "j1", 1, NULL);
+    leaves->ignores_term = true;
+    story_scale(&s, "j1", 1, 1);
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_assert_eq(job->state, JOB_RUNNING);
+    cr_assert_eq(job->current.world, 1);
+    cr_assert_eq(job_living_workers(job), 2);
+    leaves->exited = true;
+    leaves->exit = (struct exit_info){.wall_ms = s.now_ms};
+    story_report(&s, "b");
+    story_scale(&s, "j1", 2, 2);
+    story_follow(&s);
+    cr_expect_eq(job->current.world, 2);
+}
+
 Test(giving_way, who_gave_way_and_is_back_may_grow)
 {
     story_two_nodes(&s);
