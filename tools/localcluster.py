@@ -75,6 +75,14 @@ def processes():
     return found
 
 
+def gone(pid):
+    """No such process, or its parent has not noticed its end yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def descendants(pids, table=None):
     table = table or processes()
     wanted, grown = set(pids), True

@@ -4,7 +4,7 @@ import signal
 import subprocess
 
 import pytest
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, gone, wait_for
 from test_isolation import as_tenant, start_red
 
 WORKER = "open('/tmp/red-was-here', 'w').write('red')"
@@ -25,14 +25,6 @@ def status(pid, name):
     return next(line.split()[1:] for line in open(f"/proc/{pid}/status") if line.startswith(name + ":"))
 
 
-def gone(pid):
-    """No such process, or its parent has not noticed its end yet."""
-    try:
-        return status(pid, "State")[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 def test_a_program_beside_a_worker_is_its_tenants(make_shared):
     cluster = make_shared()
     job, worker = start_red(cluster, also=WORKER)
@@ -45,7 +37,7 @@ def test_a_program_beside_a_worker_is_its_tenants(make_shared):
         assert os.readlink(f"/proc/{pid}/{link}") == os.readlink(f"/proc/{worker}/{link}"), link
     assert open(f"/proc/{pid}/cgroup").read() == open(f"/proc/{worker}/cgroup").read()
     process.terminate()
-    process.wait(30)
+    process.wait(HANG_SECONDS)
     wait_for("the program's end", 15, lambda: gone(pid))
 
 
@@ -105,7 +97,7 @@ def test_what_it_started_does_not_outlive_the_job(make_shared):
     away = int(process.stdout.readline())
     assert not gone(pid) and not gone(away)
     cluster.muster("cancel", job, check=True)
-    assert process.wait(60) == 255
+    assert process.wait(HANG_SECONDS) == 255
     wait_for("the worker's end and theirs", 30, lambda: gone(worker) and gone(pid) and gone(away))
 
 
@@ -118,6 +110,6 @@ def test_an_agent_that_is_killed_takes_them_along_and_no_worker(make_shared):
     wait_for("the program's end", 30, lambda: gone(pid))
     assert not gone(worker)
     cluster.start_agent("node1", "--slots", "6", "--worker-uids", "1900000000-1900999999")
-    assert process.wait(90) == 255
+    assert process.wait(HANG_SECONDS) == 255
     done = wait_for("a program beside the adopted worker", 60, lambda: (lambda d: d if d.returncode == 0 else None)(beside(cluster, job, "echo again")))
     assert done.stdout == "again\n" and not gone(worker)

@@ -197,6 +197,10 @@ def listening(backlog=8, greeting=None):
             server.shutdown(socket.SHUT_RDWR)
 
 
+SUBMIT = "submit", "--", "/bin/true"
+SUBMIT_S = 30  # it calls again and again for so long
+
+
 def ask(folder, address, *words):
     """(what it said, seconds)"""
     began = time.monotonic()
@@ -207,28 +211,28 @@ def ask(folder, address, *words):
 
 
 def test_what_can_be_known_of_a_coordinator_is_said_at_once(cluster, tmp_path):
-    said, refused_s = ask(tmp_path, "tcp://127.0.0.1:1")
+    said, refused_s = ask(tmp_path, "tcp://127.0.0.1:1", *SUBMIT)
     assert "no coordinator listens at tcp://127.0.0.1:1: the connection was refused" in said and "from MUSTER_ADDR" in said, said
     said, run_s = ask(tmp_path, "tcp://127.0.0.1:1", "run", "--", "/bin/true")
     assert "refused" in said, said
-    said, socket_s = ask(tmp_path, f"ipc://{tmp_path}/none")
+    said, socket_s = ask(tmp_path, f"ipc://{tmp_path}/none", *SUBMIT)
     assert "there is no such socket" in said, said
-    said, unknown_s = ask(tmp_path, "tcp://no.such.host.invalid:7440")
+    said, unknown_s = ask(tmp_path, "tcp://no.such.host.invalid:7440", *SUBMIT)
     assert "the host 'no.such.host.invalid'" in said and "unknown" in said, said
-    said, http_s = ask(tmp_path, "tcp://" + cluster.http)
+    said, http_s = ask(tmp_path, "tcp://" + cluster.http, *SUBMIT)
     assert "speaks HTTP" in said, said
-    said, key_s = ask(tmp_path, cluster.environment()["MUSTER_ADDR"])  # with the pin of another cluster
+    said, key_s = ask(tmp_path, cluster.environment()["MUSTER_ADDR"], *SUBMIT)  # with the pin of another cluster
     assert "is not the coordinator that is known" in said and "use a new token" in said, said
     with listening(greeting=b"220 mail ESMTP\r\n") as address:
-        said, other_s = ask(tmp_path, address)
+        said, other_s = ask(tmp_path, address, *SUBMIT)
     assert "is not a coordinator" in said, said
     waited = refused_s, run_s, socket_s, unknown_s, http_s, key_s, other_s
-    assert max(waited) < 5, f"{waited}: less than a call may take"
+    assert max(waited) < SUBMIT_S, f"{waited}: not at the call's deadline"
 
 
 def test_a_silent_coordinator_is_told_from_one_that_refuses(tmp_path):
     with listening(backlog=64) as address:
-        for words in (), ("submit", "--", "/bin/true"):  # the second waits for longer than a connection may take to be made
+        for words in (), SUBMIT:  # the second waits for longer than a connection may take to be made
             said, _ = ask(tmp_path, address, *words)
             assert "accepts connections but has not answered" in said, said
     with listening(backlog=0) as address, contextlib.ExitStack() as held:

@@ -2,11 +2,29 @@
 import os
 import signal
 import time
+from collections import Counter
 
 from localcluster import wait_for
 from reporting import lines, program  # noqa: F401: a fixture
 
 ELASTIC = '''
+import fcntl
+
+def open_mine(path):
+    """The rank's file, which is locked as long as its process lives, and never seen without its lock."""
+    file = open(path + ".new", "w")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.rename(path + ".new", path)
+    return file
+
+def ended(path):
+    try:
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except (FileNotFoundError, BlockingIOError):  # it has not begun; it lives
+        return False
+
 place = report.ask("hello", elastic=True)
 step, joined = 0, report.ask("join", generation=place["generation"], step=0)
 while True:
@@ -16,20 +34,22 @@ while True:
     if not joined["ready"]:
         joined = report.ask("join", generation=joined["generation"], step=step)
         continue
-    # A collective of files: nobody is more than a step ahead of the others, and a rank that is silent is lost.
+    # A collective of files: nobody is more than a step ahead of the others, and a rank whose process has ended is lost.
     report.events.clear()
     mine, others = (lambda rank: f"FOLDER/{joined['generation']}.{rank}"), [r for r in range(joined["world"]) if r != joined["rank"]]
-    first, lost, begun = step, [], time.monotonic()
+    file, made = open_mine(mine(joined["rank"])), 0
     while not report.events:
-        open(mine(joined["rank"]), "a").write("x")
-        behind = [r for r in others if not os.path.exists(mine(r)) or os.path.getsize(mine(r)) < os.path.getsize(mine(joined["rank"]))]
-        until = time.monotonic() + (10 if step == first else 1.5)
-        while behind and time.monotonic() < until and not report.events:
+        file.write("x")
+        file.flush()
+        made += 1
+        behind, silent = others, 0  # a rank that left when it was told to is silent, too: others hear of that
+        while behind and silent < 50 and not report.events:
             time.sleep(0.02)
             report.ask("should_stop")
-            behind = [r for r in behind if not os.path.exists(mine(r)) or os.path.getsize(mine(r)) < os.path.getsize(mine(joined["rank"]))]
+            silent = silent + 1 if any(ended(mine(r)) for r in behind) else 0
+            behind = [r for r in behind if not os.path.exists(mine(r)) or os.path.getsize(mine(r)) < made]
         if behind and not report.events:
-            report.note("lost", generation=joined["generation"], ranks=behind)
+            report.note("lost", generation=joined["generation"], ranks=[r for r in behind if ended(mine(r))])
             while not report.events:
                 report.events.append(json.loads(report.lines.readline()))
         if report.events:
@@ -77,8 +97,9 @@ def test_an_elastic_program_keeps_its_process_while_its_world_changes(make_clust
     assert all(a != b for a, b in zip(ports, ports[1:]))
 
 
-SLOW = '''
-time.sleep(START)                       # as imports take
+GATED = '''
+while not os.path.exists("GATE"):       # as imports take
+    time.sleep(0.02)
 place = report.ask("hello", elastic=True)
 step, joined = 0, report.ask("join", generation=place["generation"], step=0)
 while not joined["stop"]:
@@ -90,78 +111,95 @@ while not joined["stop"]:
         time.sleep(0.05)
         step += 1
         report.ask("step", step=step, generation=joined["generation"])
-        print(json.dumps({"at": time.time(), "step": step, **{k: joined[k] for k in ("generation", "rank", "world", "local_world")}, "pid": os.getpid()}), flush=True)
+        print(json.dumps({"step": step, **{k: joined[k] for k in ("generation", "rank", "world", "local_world")}, "pid": os.getpid()}), flush=True)
     if report.events[0]["event"] == "stop":
         break
     joined = report.ask("join", generation=report.events[0]["generation"], step=step)
 '''
 
 
-def grown_after_a_kill(cluster, job, world):
-    """Kills the last rank's process; the lines of all processes until the whole world made steps again, and when it was killed."""
-    def trains(generation):
-        def look():
-            job_now = cluster.job(job)
-            whole = job_now["state"] == "running" and int(job_now["world"]) == world and int(job_now["generation"]) >= generation
-            return job_now if whole and all(int(worker["step"] or 0) > 0 for worker in job_now["workers"]) else None
-        return look
-    first = wait_for("all", 30, trains(1))
-    time.sleep(1)
-    os.kill(next(int(worker["pid"]) for worker in first["workers"] if worker["rank"] == world - 1), signal.SIGKILL)
-    killed = time.time()
-    wait_for("all again", 60, trains(int(first["generation"]) + 1))
-    time.sleep(0.5)
+class Gate:
+    """Programs that start wait for it to be open."""
+    def __init__(self, tmp_path):
+        self.path = tmp_path / "gate"
+        self.path.touch()
+
+    def program(self):
+        return GATED.replace("GATE", str(self.path))
+
+    def shut(self):
+        self.path.unlink()
+
+    def open(self):
+        self.path.touch()
+
+
+def trains(cluster, job, world, generation, more=1):
+    """The job, once each rank of such a world has made this many more steps in that generation."""
+    def made():
+        return Counter(line["rank"] for line in lines(cluster, job) if line["generation"] == generation)
+    before = made()
+    wait_for(f"{world} ranks to train in generation {generation}", 60, lambda: (lambda now: all(now[rank] >= before[rank] + more for rank in range(world)))(made()))
+    return cluster.job(job)
+
+
+def kill_rank_1(job_now):
+    victim = next(worker for worker in job_now["workers"] if worker["rank"] == 1)
+    os.kill(int(victim["pid"]), signal.SIGKILL)
+    return victim
+
+
+def end(cluster, job):
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled", seconds=20)
-    return first, lines(cluster, job), killed
 
 
-def longest_gap(told, pid):
-    times = [line["at"] for line in told if line["pid"] == pid]
-    return max(b - a for a, b in zip(times, times[1:]))
+def worlds(cluster, job, pid):
+    """The generations in which that process made steps, and how large each was."""
+    return sorted({(line["generation"], line["world"]) for line in lines(cluster, job) if line["pid"] == int(pid)})
 
 
-def test_survivors_do_not_wait_for_the_start_of_a_new_worker(make_cluster, program):
-    cluster = make_cluster(nodes=2)
-    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "4")))
-    first, told, killed = grown_after_a_kill(cluster, job, 2)
-    stays = int(first["workers"][0]["pid"])
-    mine = [(line["generation"], line["world"]) for line in told if line["pid"] == stays]
-    assert sorted(set(mine)) == [(1, 2), (2, 1), (3, 2)]
-    alone = [line["at"] for line in told if line["pid"] == stays and line["generation"] == 2]
-    assert alone[0] - killed < 1.5 and alone[-1] - killed > 3.5 and longest_gap(told, stays) < 1.5
+def test_survivors_do_not_wait_for_the_start_of_a_new_worker(make_cluster, program, tmp_path):
+    cluster, gate = make_cluster(nodes=2), Gate(tmp_path)
+    job = cluster.submit("-N", "1..2", "--", *program(gate.program()))
+    first = trains(cluster, job, 2, 1)
+    gate.shut()
+    kill_rank_1(first)
+    trains(cluster, job, 1, 2, more=10)  # while the new worker starts
+    gate.open()
+    trains(cluster, job, 2, 3)
+    end(cluster, job)
+    assert worlds(cluster, job, first["workers"][0]["pid"]) == [(1, 2), (2, 1), (3, 2)]
     assert int(cluster.job(job)["restarts"]) == 1
     events = cluster.muster("events", job, check=True).stdout
     assert "1 of 2 workers is not ready yet; training continues until it is" in events
     assert events.index("its rank has joined generation 2") < events.index("all 2 ranks have joined generation 3")
 
 
-def test_a_new_worker_that_is_ready_at_once_costs_one_generation(make_cluster, program):
-    cluster = make_cluster(nodes=2)
-    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "0")))
-    first, told, killed = grown_after_a_kill(cluster, job, 2)
-    stays = int(first["workers"][0]["pid"])
-    assert {(line["generation"], line["world"]) for line in told if line["pid"] == stays} == {(1, 2), (2, 2)}
-    assert longest_gap(told, stays) < 1.5
+def test_a_gang_of_a_fixed_size_waits_for_its_new_worker(make_cluster, program, tmp_path):
+    cluster, gate = make_cluster(nodes=2), Gate(tmp_path)
+    job = cluster.submit("-N", "2", "--elastic", "in_place", "--", *program(gate.program()))
+    first = trains(cluster, job, 2, 1)
+    gate.shut()
+    victim = kill_rank_1(first)
+    wait_for("the new worker", 20, lambda: set(cluster.worker_processes(victim["node"])) - {int(victim["pid"])})
+    time.sleep(1.5)  # longer than survivors that are enough would wait
+    assert cluster.job(job)["state"] == "reforming"
+    gate.open()
+    trains(cluster, job, 2, 2)
+    end(cluster, job)
+    assert worlds(cluster, job, first["workers"][0]["pid"]) == [(1, 2), (2, 2)]
 
 
-def test_a_gang_of_a_fixed_size_waits_for_its_new_worker(make_cluster, program):
-    cluster = make_cluster(nodes=2)
-    job = cluster.submit("-N", "2", "--elastic", "in_place", "--", *program(SLOW.replace("START", "2")))
-    first, told, killed = grown_after_a_kill(cluster, job, 2)
-    assert {(line["generation"], line["world"]) for line in told} == {(1, 2), (2, 2)}
-
-
-def test_a_node_that_is_added_does_not_stop_the_others_while_its_workers_start(make_cluster, program):
-    cluster = make_cluster(nodes=1)
-    job = cluster.submit("-N", "1..2", "--", *program(SLOW.replace("START", "3")))
-    first = wait_for("steps", 30, lambda: (lambda j: j if int(j.get("step") or 0) > 5 else None)(cluster.job(job)))
-    stays = int(first["workers"][0]["pid"])
+def test_a_node_that_is_added_does_not_stop_the_others_while_its_workers_start(make_cluster, program, tmp_path):
+    cluster, gate = make_cluster(nodes=1), Gate(tmp_path)
+    job = cluster.submit("-N", "1..2", "--", *program(gate.program()))
+    first = trains(cluster, job, 1, 1)
+    gate.shut()
     cluster.start_agent("node2")
-    wait_for("both", 60, lambda: int(cluster.job(job)["world"]) == 2)
-    time.sleep(1)
-    cluster.muster("cancel", job, check=True)
-    cluster.wait_state(job, "cancelled", seconds=20)
-    told = lines(cluster, job)
-    assert {(line["generation"], line["world"]) for line in told if line["pid"] == stays} == {(1, 1), (2, 2)}
-    assert longest_gap(told, stays) < 1.5
+    wait_for("its worker", 20, lambda: cluster.worker_processes("node2"))
+    trains(cluster, job, 1, 1, more=10)
+    gate.open()
+    trains(cluster, job, 2, 2)
+    end(cluster, job)
+    assert worlds(cluster, job, first["workers"][0]["pid"]) == [(1, 1), (2, 2)]
