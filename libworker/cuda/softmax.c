@@ -4,9 +4,10 @@
 #include "libworker/cuda/kernels/elements.h"
 #include "libworker/cuda/op.h"
 #include "libworker/cuda/values.h"
+#include "libworker/graph/op.h"
 #include "libworker/graph/op/entropy.h"
 
-enum { LOGITS, TARGETS, PROBS = 1, STUDENT = 0, TEACHER = 1 };
+enum { LOGITS, TARGETS, LOG_SUMS = 1, STUDENT = 0, TEACHER = 1 };
 
 /* Rows of the last dimension. */
 static struct gpu_rows rows_of(const struct op_tensor *tensor)
@@ -47,7 +48,7 @@ static void entropy_loss(const struct op_call *call, struct cuda_queue *queue)
 {
     struct gpu_entropy entropy = entropy_in(call, queue->stream);
     gpu_entropy_forward(&entropy, value_of(&call->in[LOGITS]), value_of(&call->out[0]),
-                        call->out[PROBS].data, queue->stream);
+                        call->pass->trains ? call->out[LOG_SUMS].data : NULL, queue->stream);
 }
 
 static void entropy_slope(const struct op_call *call, struct cuda_queue *queue)
@@ -55,8 +56,8 @@ static void entropy_slope(const struct op_call *call, struct cuda_queue *queue)
     if (!call->d_in[LOGITS].data)
         return;
     struct gpu_entropy entropy = entropy_in(call, queue->stream);
-    gpu_entropy_backward(&entropy, call->out[PROBS].data, call->d_out.data,
-                         gradient_of(&call->d_in[LOGITS]), queue->stream);
+    gpu_entropy_backward(&entropy, value_of(&call->in[LOGITS]), call->out[LOG_SUMS].data,
+                         call->d_out.data, gradient_of(&call->d_in[LOGITS]), queue->stream);
 }
 
 static size_t entropy_scratch(const struct op_call *call, bool backward)
@@ -64,6 +65,17 @@ static size_t entropy_scratch(const struct op_call *call, bool backward)
     const struct entropy_attributes *a = call->node->attributes;
     (void)backward;
     return a->weights ? (size_t)rows_of(&call->in[LOGITS]).width * sizeof(float) : 0;
+}
+
+/* Backward computes probabilities again, of logits and one number a row. An evaluation keeps
+ * nothing. */
+static void entropy_keep(struct op_call *call, unsigned *keeps)
+{
+    struct op_tensor *sums = &call->out[LOG_SUMS];
+    int64_t rows = call->pass->trains ? rows_of(&call->in[LOGITS]).rows : 0;
+    sums->dims = 1;
+    sums->shape[0] = sums->count = rows;
+    *keeps |= OP_IN(LOGITS);
 }
 
 static struct gpu_divergence divergence_of(const struct op_call *call)
@@ -100,6 +112,7 @@ const struct cuda_op cuda_op_cross_entropy = {
     .forward = entropy_loss,
     .backward = entropy_slope,
     .scratch_bytes = entropy_scratch,
+    .keep = entropy_keep,
 };
 
 const struct cuda_op cuda_op_kl_divergence = {

@@ -89,6 +89,51 @@ static void an_evaluation_keeps_none(void)
     wk_model_free(model);
 }
 
+/* A classifier without a joined head. */
+static struct wk_model *make_classifier(void)
+{
+    struct wk_model *model = NULL;
+    struct wk_graph *g = wk_graph_new("classifier");
+    struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, WIDTH));
+    struct wk_tensor *y = wk_graph_input(g, "y", WK_I32, WK_SHAPE(WK_SAMPLES));
+    x = wk_layer_linear(wk_op_relu(wk_layer_linear(x, "in", WIDTH)), "out", VOCAB);
+    wk_graph_loss(g, "loss", wk_op_cross_entropy(x, y, NULL), NULL);
+    CHECK(wk_graph_model(g, &model) == 0);
+    return model;
+}
+
+static const struct launch *launch_of(const struct plan *plan, const char *name)
+{
+    for (int i = 0; i < plan->n_launches; i++) {
+        if (plan->launches[i].node && !strcmp(plan->launches[i].node->row->name, name))
+            return &plan->launches[i];
+    }
+    CHECK(!"an operation");
+    return NULL;
+}
+
+/* One number a row and the logits, which are in bf16, instead of probabilities in f32. */
+static void losses_keep_a_number_a_row(void)
+{
+    struct wk_model *model = make_classifier();
+    struct device *device = make_device();
+    struct plan_options host = {.trace = {.trains = true}, .compute = WK_BF16}, gpu = host;
+    gpu.device = device;
+    struct plan *of_host = plan_of(model, &host), *of_gpu = plan_of(model, &gpu);
+    const struct launch *loss = launch_of(of_gpu, "cross_entropy");
+    CHECK(of_gpu->values[loss->out[1]].count == SAMPLES);
+    CHECK(of_gpu->values[loss->in[0]].type == WK_BF16);
+    CHECK(of_host->values[launch_of(of_host, "cross_entropy")->out[1]].count == SAMPLES * VOCAB);
+    plan_free(of_gpu);
+    gpu.trace = (struct trace_options){.losses = true};
+    of_gpu = plan_of(model, &gpu);
+    CHECK(of_gpu->values[launch_of(of_gpu, "cross_entropy")->out[1]].count == 0);
+    plan_free(of_host);
+    plan_free(of_gpu);
+    device_free(device);
+    wk_model_free(model);
+}
+
 static void an_estimate_is_of_the_devices_plan(void)
 {
     struct wk_model *model = make_gpt();
@@ -214,6 +259,7 @@ int main(void)
 {
     a_gpu_keeps_slopes_in_the_compute_type();
     an_evaluation_keeps_none();
+    losses_keep_a_number_a_row();
     an_estimate_is_of_the_devices_plan();
     a_device_for_plans_has_no_memory();
     kernels_are_counted(WK_F32);

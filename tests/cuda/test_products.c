@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "libworker/graph/op.h"
 #include "libworker/graph/op/attention.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
@@ -256,6 +257,53 @@ Test(cuda_products, more_rows_of_logits_than_at_once)
 {
     logits_in_parts(WK_F32);
     logits_in_parts(WK_BF16);
+}
+
+/* Backward computes probabilities again, as exp(x - log_sum). With logits up to LARGE they are within
+ * (|x| + 2 |log_sum| + 4) 2^-24 of themselves, and log_sum is at most LARGE + log(CLASSES). */
+static void probabilities_again(enum wk_dtype type)
+{
+    enum { ROWS = 37, CLASSES = 11, LARGE = 60, ROUNDINGS = 3 * LARGE + 2 * 3 + 4 + CLASSES };
+    struct scene s = scene_new();
+    struct wk_tensor *logits = wk_graph_input(s.graph, "x", WK_F32, WK_SHAPE(WK_SAMPLES, CLASSES));
+    struct wk_tensor *targets = wk_graph_input(s.graph, "targets", WK_I32, WK_SHAPE(WK_SAMPLES));
+    struct wk_tensor *losses =
+        wk_op_cross_entropy(logits, targets, &(struct wk_cross_entropy_options){.smoothing = 0.1});
+    CHECK(losses);
+    struct op_call gpu = {.node = losses->node, .pass = &s.pass, .compute = type};
+    unsigned keeps = op_keeps(losses->node);
+    gpu.in[0] = tensor_new(&s, type, 2, (int64_t[]){ROWS, CLASSES});
+    gpu.in[1] = tensor_new(&s, WK_I32, 1, (int64_t[]){ROWS});
+    gpu.out[0] = tensor_new(&s, WK_F32, 1, (int64_t[]){ROWS});
+    gpu.out[1] = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, CLASSES});
+    gpu.d_out = tensor_new(&s, WK_F32, 1, (int64_t[]){ROWS});
+    gpu.d_in[0] = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, CLASSES});
+    for (int i = 0; i < ROWS; i++) {
+        ((int32_t *)gpu.in[1].data)[i] = i % 7 == 3 ? -1 : i % CLASSES;
+        ((float *)gpu.d_out.data)[i] = 1;
+    }
+    for (int64_t i = 0; i < gpu.in[0].count; i++)
+        tensor_put(&gpu.in[0], i, LARGE * (double)next_number());
+    struct op_call host = gpu;
+    trial_kernels.keep(&gpu, &keeps);
+    CHECK(gpu.out[1].count == ROWS && gpu.out[1].type == WK_F32);
+    CHECK((keeps & OP_IN(0)) && (keeps & OP_IN(1)) && (keeps & OP_OUT(1)));
+    gpu.out[1].data = memory_new(&s, ROWS * sizeof(float));
+    host.out[0] = twin_of(&s, &gpu.out[0]);
+    host.d_in[0] = twin_of(&s, &gpu.d_in[0]);
+    for (int backward = 0; backward < 2; backward++) {
+        on_gpu(&s, &gpu, backward);
+        on_host(&s, &host, backward);
+    }
+    expect_same(&gpu.out[0], &host.out[0], 30, 0, "losses");
+    expect_same(&gpu.d_in[0], &host.d_in[0], ROUNDINGS, 0, "dlogits");
+    scene_free(&s);
+}
+
+Test(cuda_products, probabilities_are_computed_again)
+{
+    probabilities_again(WK_F32);
+    probabilities_again(WK_BF16);
 }
 
 /* 254,016 elements of windows a sample: 66 samples are multiplied at once, and 4 after them. */

@@ -107,60 +107,60 @@ static __device__ __forceinline__ float weight_of(const struct gpu_entropy &e, i
     return e.weights && target >= 0 ? e.weights[target] : 1.0f;
 }
 
-/* The row's probabilities; returns the sum of x - most over it, for smoothing. */
-static __device__ __forceinline__ float probs_write(const struct gpu_entropy &e,
-                                                    struct gpu_value logits, float *probs,
-                                                    int64_t row, struct powers p)
+/* The sum of x - most over the row, for smoothing. */
+static __device__ __forceinline__ float total_of(const struct gpu_entropy &e,
+                                                 struct gpu_value logits, int64_t row,
+                                                 struct powers p, float *room)
 {
-    float inverse = 1.0f / p.sum, total = 0;
+    float total = 0;
     for (int64_t at = 0; at < e.classes; at += span_step()) {
         struct span s = span_at(at, e.classes);
         float x[SPAN];
         span_read(s, logits, row * e.classes, x);
         GPU_UNROLL
-        for (int j = 0; j < SPAN; j++) {
+        for (int j = 0; j < SPAN; j++)
             total += j < s.count ? x[j] - p.most : 0.0f;
-            x[j] = expf(x[j] - p.most) * inverse;
-        }
-        span_write(s, floats_value(probs), row * e.classes, x);
     }
-    return total;
+    return row_sum(total, room);
 }
 
-/* probs may be where the logits are: the target's logit is read first. */
 __global__ void entropy_rows(struct gpu_entropy e, struct gpu_value logits, struct gpu_value losses,
-                             float *probs)
+                             float *log_sums)
 {
     GPU_SHARED(float, room, ROWS_ROOM);
     for (int64_t row = rows_first(); row < e.rows; row += rows_step()) {
         struct powers p = powers_of(logits, row, e.classes, room);
         int32_t target = e.targets[row];
         float chosen = target < 0 ? 0.0f : value_read(logits, row * e.classes + target) - p.most;
-        float loss = logf(p.sum) - (1.0f - e.smoothing) * chosen;
-        float total = probs_write(e, logits, probs, row, p);
+        float log_sum = logf(p.sum), loss = log_sum - (1.0f - e.smoothing) * chosen;
         if (e.smoothing > 0.0f)
-            loss -= e.smoothing * row_sum(total, room) / (float)e.classes;
+            loss -= e.smoothing * total_of(e, logits, row, p, room) / (float)e.classes;
         loss = target < 0 ? 0.0f : loss * weight_of(e, target);
-        if (threadIdx.x == 0)
+        if (threadIdx.x == 0) {
             value_write(losses, row, loss);
+            if (log_sums)
+                log_sums[row] = p.most + log_sum;
+        }
     }
 }
 
-__global__ void entropy_rows_back(struct gpu_entropy e, const float *probs, const float *dlosses,
+__global__ void entropy_rows_back(struct gpu_entropy e, struct gpu_value logits,
+                                  const float *log_sums, const float *dlosses,
                                   struct gpu_gradient dlogits)
 {
     float spread = e.smoothing / (float)e.classes;
     for (int64_t row = rows_first(); row < e.rows; row += rows_step()) {
         int32_t target = e.targets[row];
-        float factor = dlosses[row] * weight_of(e, target);
+        float factor = dlosses[row] * weight_of(e, target), log_sum = log_sums[row];
         for (int64_t at = 0; at < e.classes; at += span_step()) {
             struct span s = span_at(at, e.classes);
             float d[SPAN];
-            span_read(s, floats_value(probs), row * e.classes, d);
+            span_read(s, logits, row * e.classes, d);
             GPU_UNROLL
             for (int j = 0; j < SPAN; j++) {
                 float kept = span_index(s, j) == target ? 1.0f - e.smoothing : 0.0f;
-                d[j] = target < 0 ? 0.0f : ((d[j] - kept) - spread) * factor;
+                float share = expf(d[j] - log_sum);
+                d[j] = target < 0 ? 0.0f : ((share - kept) - spread) * factor;
             }
             span_gradient(s, dlogits, row * e.classes, d);
         }
@@ -239,21 +239,21 @@ extern "C" void gpu_softmax_backward(const struct gpu_rows *r, struct gpu_value 
 }
 
 extern "C" void gpu_entropy_forward(const struct gpu_entropy *e, struct gpu_value logits,
-                                    struct gpu_value losses, float *probs, cudaStream_t stream)
+                                    struct gpu_value losses, float *log_sums, cudaStream_t stream)
 {
     struct rows_shape shape = rows_shape_of(e->rows, e->classes);
     if (e->rows && e->classes)
-        GPU_LAUNCH(entropy_rows, shape.grid, shape.block, 0, stream, *e, logits, losses, probs);
+        GPU_LAUNCH(entropy_rows, shape.grid, shape.block, 0, stream, *e, logits, losses, log_sums);
 }
 
-extern "C" void gpu_entropy_backward(const struct gpu_entropy *e, const float *probs,
-                                     const float *dlosses, struct gpu_gradient dlogits,
-                                     cudaStream_t stream)
+extern "C" void gpu_entropy_backward(const struct gpu_entropy *e, struct gpu_value logits,
+                                     const float *log_sums, const float *dlosses,
+                                     struct gpu_gradient dlogits, cudaStream_t stream)
 {
     struct rows_shape shape = rows_shape_of(e->rows, e->classes);
     if (e->rows && e->classes)
-        GPU_LAUNCH(entropy_rows_back, shape.grid, shape.block, 0, stream, *e, probs, dlosses,
-                   dlogits);
+        GPU_LAUNCH(entropy_rows_back, shape.grid, shape.block, 0, stream, *e, logits, log_sums,
+                   dlosses, dlogits);
 }
 
 extern "C" void gpu_divergence_forward(const struct gpu_divergence *d, struct gpu_value losses,

@@ -6,7 +6,7 @@
  * the passes over it:
  *
  *     softmax          forward v + v     backward v + 4 + 4
- *     cross-entropy    forward v + 4     backward 4 + 4
+ *     cross-entropy    forward v         backward v + 4
  *     divergence       forward v + v     backward v + v + 4
  *
  * A gradient that is added moves 4 more.
@@ -39,10 +39,14 @@ struct gpu_entropy {
     const float *weights; /* [classes] in the device's memory, or NULL */
 };
 
+/* log_sums[rows], the logs of the sums of exp(x), are for the backward pass, or NULL. That computes
+ * a probability p as exp(x - log_sum): from the rounding of log_sum and of the difference, it is
+ * within (|x| + 2 |log_sum| + 4) p 2^-24 of p, besides expf's own error. */
 void gpu_entropy_forward(const struct gpu_entropy *e, struct gpu_value logits,
-                         struct gpu_value losses, float *probs, cudaStream_t stream);
-void gpu_entropy_backward(const struct gpu_entropy *e, const float *probs, const float *dlosses,
-                          struct gpu_gradient dlogits, cudaStream_t stream);
+                         struct gpu_value losses, float *log_sums, cudaStream_t stream);
+void gpu_entropy_backward(const struct gpu_entropy *e, struct gpu_value logits,
+                          const float *log_sums, const float *dlosses, struct gpu_gradient dlogits,
+                          cudaStream_t stream);
 
 /* As curve_kernels' divergence (kernel/curves.h). */
 struct gpu_divergence {
