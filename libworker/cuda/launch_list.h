@@ -4,7 +4,7 @@
 #define CUDA_LAUNCH_LIST_H
 
 /* clang-format off */
-#define CUDA_LAUNCH_LIST(X)  \
+#define CUDA_LAUNCH_PLAIN(X) \
     X(adafactor)             \
     X(adam)                  \
     X(adam_segments)         \
@@ -39,6 +39,11 @@
     X(parallel_widen)        \
     X(sgd)                   \
     X(sgd_segments)
+
+/* Those with products by cuBLASLt. */
+#define CUDA_LAUNCH_PRODUCTS(X) X(muon)
 /* clang-format on */
+
+#define CUDA_LAUNCH_LIST(X) CUDA_LAUNCH_PLAIN(X) CUDA_LAUNCH_PRODUCTS(X)
 
 #endif

@@ -1,11 +1,11 @@
 /* Updates of optimizers on a GPU (optim/launches.h). An element-wise one updates up to TOGETHER_MAX
  * segments in one launch. */
+#include "libworker/cuda/optimizers.h"
+
 #include <string.h>
 
 #include "libworker/cuda/kernels/factored.h"
-#include "libworker/cuda/kernels/update.h"
 #include "libworker/cuda/launch.h"
-#include "libworker/optim/launches.h"
 
 enum { ROW, COL, VECTOR }; /* Adafactor's states */
 
@@ -37,7 +37,7 @@ static struct gpu_value grads_of(const struct update_args *a)
     return (struct gpu_value){(void *)(uintptr_t)a->low_grads, a->low_type};
 }
 
-static struct gpu_update update_of(const struct update_args *a)
+struct gpu_update update_of(const struct update_args *a)
 {
     return (struct gpu_update){.count = (int64_t)a->whole.count,
                                .params = a->whole.params,

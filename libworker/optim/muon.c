@@ -1,16 +1,10 @@
 /* Muon: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks", with the
  * update's size of Liu et al. 2025, "Muon is Scalable for LLM Training", section 2.2.
  */
-#include <math.h>
+#include "libworker/optim/muon.h"
 
 #include "libworker/nn/model.h"
 #include "libworker/optim/adam.h"
-
-enum { MOMENTUM, AVG, AVG_SQ, NEWTON_SCHULZ_STEPS = 5 };
-
-static const float COEFFICIENTS[3] = {3.4445f, -4.7750f, 2.0315f};
-static const double NORM_EPSILON = 1e-7;
-static const double UPDATE_SIZE = 0.2; /* about the root mean square of Adam's updates */
 
 static bool is_matrix(const struct optimizer_segment *segment)
 {
@@ -27,9 +21,8 @@ static void multiply(const struct kernel_table *kernels, struct kernel_gemm gemm
     kernels->gemm(&gemm);
 }
 
-/* x[rows, cols] approaches the nearest matrix with orthogonal rows or columns: x = a x + (b s + c
- * s^2) x, where s = x x^T, or x^T x from the right if that is smaller. `s`, `p` and `y` have space
- * for side^2, side^2 and x. FLOP of a step: 4 side^2 (other + side / 2). */
+/* x[rows, cols] approaches the nearest matrix with orthogonal rows or columns. `s` and `p` have
+ * space for side^2 each, `y` for x. FLOP of a step: 4 side^2 (other + side / 2). */
 static void newton_schulz(const struct kernel_table *k, const int64_t size[2], float *x,
                           float *const room[3])
 {
@@ -37,7 +30,7 @@ static void newton_schulz(const struct kernel_table *k, const int64_t size[2], f
     bool wide = rows <= cols;
     int64_t side = wide ? rows : cols;
     float *s = room[0], *p = room[1], *y = room[2];
-    for (int i = 0; i < NEWTON_SCHULZ_STEPS; i++) {
+    for (int i = 0; i < MUON_ITERATIONS; i++) {
         multiply(k, (struct kernel_gemm){.transpose_a = !wide,
                                          .transpose_b = wide,
                                          .m = side,
@@ -47,16 +40,16 @@ static void newton_schulz(const struct kernel_table *k, const int64_t size[2], f
                                          .a = x,
                                          .b = x,
                                          .c = s});
-        k->blend(p, &(struct kernel_blend){COEFFICIENTS[1], 0}, s, s, (size_t)(side * side));
+        k->blend(p, &(struct kernel_blend){MUON_B, 0}, s, s, (size_t)(side * side));
         multiply(k, (struct kernel_gemm){.m = side,
                                          .n = side,
                                          .k = side,
-                                         .alpha = COEFFICIENTS[2],
+                                         .alpha = MUON_C,
                                          .beta = 1,
                                          .a = s,
                                          .b = s,
                                          .c = p});
-        k->blend(y, &(struct kernel_blend){COEFFICIENTS[0], 0}, x, x, (size_t)(rows * cols));
+        k->blend(y, &(struct kernel_blend){MUON_A, 0}, x, x, (size_t)(rows * cols));
         multiply(k, (struct kernel_gemm){.m = rows,
                                          .n = cols,
                                          .k = side,
@@ -69,7 +62,7 @@ static void newton_schulz(const struct kernel_table *k, const int64_t size[2], f
         x = y;
         y = old;
     }
-    if (NEWTON_SCHULZ_STEPS % 2)
+    if (MUON_ITERATIONS % 2)
         k->blend(y, &(struct kernel_blend){1, 0}, x, x, (size_t)(rows * cols));
 }
 
@@ -109,7 +102,7 @@ static void matrix_update(const struct optimizer_numbers *n, const struct kernel
     const struct muon_numbers *m = &n->muon;
     const struct kernel_table *k = n->kernels;
     size_t count = u->count, square = m->square;
-    float *momentum = n->own[MOMENTUM], *update = n->scratch;
+    float *momentum = n->own[MUON_MOMENTUM], *update = n->scratch;
     float *const room[3] = {update + 2 * count, update + 2 * count + square * square,
                             update + count};
     float fresh = (1 - m->momentum) * grad_scale, kept = m->momentum;
@@ -119,13 +112,10 @@ static void matrix_update(const struct optimizer_numbers *n, const struct kernel
              m->nesterov ? &(struct kernel_blend){fresh, kept} : &(struct kernel_blend){0, 1},
              u->grads, momentum, count);
     double norm = sqrt(k->sum_squares(update, count));
-    k->scale(update, (float)(1 / (norm + NORM_EPSILON)), count);
+    k->scale(update, (float)(1 / (norm + MUON_EPSILON)), count);
     newton_schulz(k, m->size, update, room);
-    double larger = (double)count / (double)square;
-    k->blend(u->params,
-             &(struct kernel_blend){(float)(1 - m->rate * m->weight_decay),
-                                    (float)(-m->rate * UPDATE_SIZE * sqrt(larger))},
-             u->params, update, count);
+    struct kernel_blend step = muon_step(m, count);
+    k->blend(u->params, &step, u->params, update, count);
 }
 
 static void muon_update(const struct optimizer_numbers *n, const struct kernel_update *update,
@@ -138,15 +128,15 @@ static void muon_update(const struct optimizer_numbers *n, const struct kernel_u
     struct kernel_adamw kernel = n->muon.others;
     struct kernel_update others = *update;
     kernel.grad_scale = grad_scale;
-    others.state[0] = n->own[AVG];
-    others.state[1] = n->own[AVG_SQ];
+    others.state[0] = n->own[MUON_AVG];
+    others.state[1] = n->own[MUON_AVG_SQ];
     n->kernels->adamw(&kernel, &others);
 }
 
 static struct optimizer_shape muon_shape(const struct optimizer_segment *segment, int state)
 {
     struct optimizer_shape shape = {0};
-    if (is_matrix(segment) != (state == MOMENTUM))
+    if (is_matrix(segment) != (state == MUON_MOMENTUM))
         return shape;
     shape.dims = segment->param->dims;
     for (int i = 0; i < shape.dims; i++)

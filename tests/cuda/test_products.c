@@ -259,8 +259,9 @@ Test(cuda_products, more_rows_of_logits_than_at_once)
     logits_in_parts(WK_BF16);
 }
 
-/* Backward computes probabilities again, as exp(x - log_sum). With logits up to LARGE they are within
- * (|x| + 2 |log_sum| + 4) 2^-24 of themselves, and log_sum is at most LARGE + log(CLASSES). */
+/* Backward computes probabilities again, as exp(x - log_sum). Their relative error is at most
+ * (|x| + 2 |log_sum| + 4) 2^-24 (kernels/softmax.h), where |x| is at most LARGE and log_sum at most
+ * LARGE + log(CLASSES). */
 static void probabilities_again(enum wk_dtype type)
 {
     enum { ROWS = 37, CLASSES = 11, LARGE = 60, ROUNDINGS = 3 * LARGE + 2 * 3 + 4 + CLASSES };

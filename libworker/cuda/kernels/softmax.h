@@ -40,8 +40,8 @@ struct gpu_entropy {
 };
 
 /* log_sums[rows], the logs of the sums of exp(x), are for the backward pass, or NULL. That computes
- * a probability p as exp(x - log_sum): from the rounding of log_sum and of the difference, it is
- * within (|x| + 2 |log_sum| + 4) p 2^-24 of p, besides expf's own error. */
+ * a probability as exp(x - log_sum). Its relative error is at most (|x| + 2 |log_sum| + 4) 2^-24,
+ * of the roundings of log_sum and of the difference, besides expf's own. */
 void gpu_entropy_forward(const struct gpu_entropy *e, struct gpu_value logits,
                          struct gpu_value losses, float *log_sums, cudaStream_t stream);
 void gpu_entropy_backward(const struct gpu_entropy *e, struct gpu_value logits,

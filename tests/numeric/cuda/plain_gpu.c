@@ -17,7 +17,7 @@ static const char *missing; /* NULL: nothing is */
         (void)queue;                                                                               \
         plain_gpu_run(&cuda_launch_##name, args);                                                  \
     }
-CUDA_LAUNCH_LIST(X)
+CUDA_LAUNCH_PLAIN(X)
 #undef X
 
 static const struct {
@@ -25,7 +25,7 @@ static const struct {
     struct device_kernel kernel;
 } launches[] = {
 #define X(name) {&cuda_launch_##name, {run_##name, NULL}},
-    CUDA_LAUNCH_LIST(X)
+    CUDA_LAUNCH_PLAIN(X)
 #undef X
 };
 

@@ -1,0 +1,42 @@
+/* Muon's update of one matrix but for its products (optim/muon.c). The sum of squares is in double,
+ * in a fixed order; elements are computed as the plain kernels do.
+ *
+ * Bytes that one parameter moves:
+ *
+ *     begin    momentum and update 16, in one launch that also sums squares; 8 for the length
+ *     end      12
+ */
+#ifndef CUDA_KERNELS_MUON_H
+#define CUDA_KERNELS_MUON_H
+
+#include "libworker/cuda/kernels/update.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MUON_PARTIALS = 1024, MUON_ROOM = MUON_PARTIALS + 1 };
+
+struct gpu_muon {
+    int64_t count;
+    float *params, *momentum, *update;
+    const float *grads;
+    double *room; /* [MUON_ROOM], from begin to its end */
+    float decay;  /* of the momentum */
+    bool nesterov;
+    double epsilon;   /* added to the update's length */
+    float keep, step; /* params = keep params + step update */
+    struct gpu_factor factor;
+};
+
+/* Move the momentum. The update is made of it, with a length of 1. */
+void gpu_muon_begin(const struct gpu_muon *muon, cudaStream_t stream);
+
+/* Apply the update. Neither changes parameters or momentum unless the factor applies. */
+void gpu_muon_end(const struct gpu_muon *muon, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
