@@ -22,6 +22,22 @@ static bool fill_labels(const struct inventory *inventory, struct arena *arena,
     return true;
 }
 
+static bool fill_place(const struct inventory_gpu *gpu, int gpus, struct arena *arena,
+                       Muster__Gpu *ret)
+{
+    char row[GPU_LINKS_TEXT_BYTES];
+    gpu_links_write(gpu->links, gpus, row);
+    ret->links = arena_strdup(arena, row);
+    ret->nvswitch = gpu->nvswitch;
+    ret->pcie_generation = (uint32_t)gpu->pcie_generation;
+    ret->pcie_lanes = (uint32_t)gpu->pcie_lanes;
+    if (gpu->numa_node >= 0) {
+        ret->numa_node_known_case = MUSTER__GPU__NUMA_NODE_KNOWN_NUMA_NODE;
+        ret->numa_node = (uint32_t)gpu->numa_node;
+    }
+    return ret->links != NULL;
+}
+
 static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
                       Muster__RegisterNodeRequest *ret)
 {
@@ -43,6 +59,8 @@ static bool fill_gpus(const struct inventory *inventory, struct arena *arena,
             all[i].nvlinks_known_case = MUSTER__GPU__NVLINKS_KNOWN_NVLINKS;
             all[i].nvlinks = (uint32_t)inventory->gpus[i].nvlinks;
         }
+        if (!fill_place(&inventory->gpus[i], inventory->gpus_count, arena, &all[i]))
+            return false;
         ret->gpus[i] = &all[i];
     }
     ret->n_gpus = count;

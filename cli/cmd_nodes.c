@@ -7,11 +7,22 @@
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
 
-static const struct args_option list_options[] = {CLIENT_OPTIONS, CLIENT_OUTPUT, {0}};
-static const char *const list_examples[] = {"muster nodes", "muster nodes -o json", NULL};
+static const struct args_option list_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "gpus", .kind = ARGS_FLAG, .help = "how the GPUs of each node are connected"},
+    {.name = "node", .kind = ARGS_WORDS, .value_name = "NODE", .help = "names; else all nodes"},
+    {0},
+};
+static const char *const list_examples[] = {"muster nodes", "muster nodes -o json",
+                                            "muster nodes node-3 --gpus", NULL};
 static const struct args_command list_command = {
     .program = "muster nodes",
     .summary = "list nodes, their slots and the jobs on them",
+    .description = "With --gpus each pair of GPUs has a word of `nvidia-smi topo -m`: NV18 is 18 "
+                   "NVLinks, directly or through NVSwitches. Without NVLinks it is the way over "
+                   "the bus: PIX one PCIe bridge at most, PXB several, PHB a host bridge, NODE "
+                   "several of one NUMA node, SYS between NUMA nodes.",
     .options = list_options,
     .examples = list_examples,
 };
@@ -88,6 +99,76 @@ static void tell_faults(const Muster__ListNodesAnswer *answer)
     }
 }
 
+static void print_nodes(const Muster__ListNodesAnswer *answer)
+{
+    static const char *const titles[] = {"NAME",    "STATE", ">SLOTS", ">CPUS",  ">MEMORY", "GPU",
+                                         "ADDRESS", ">SEEN", "JOBS",   "REASON", NULL};
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < answer->n_nodes; i++)
+        node_row(&table, answer->nodes[i]);
+    table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
+    table_fini(&table);
+    tell_faults(answer);
+}
+
+static void print_links(const Muster__ListNodesAnswer *answer)
+{
+    size_t printed = 0;
+    for (size_t i = 0; i < answer->n_nodes; i++) {
+        if (!answer->nodes[i]->n_gpus)
+            continue;
+        if (printed++)
+            putchar('\n');
+        gpu_print_links(answer->nodes[i], stdout);
+    }
+    if (!printed)
+        puts("no GPUs");
+}
+
+static bool has_node(const Muster__ListNodesAnswer *answer, const char *name)
+{
+    for (size_t i = 0; i < answer->n_nodes; i++)
+        if (strcmp(answer->nodes[i]->name, name) == 0)
+            return true;
+    return false;
+}
+
+static int check_names(const struct args *args, const Muster__ListNodesAnswer *answer)
+{
+    struct error err = {0};
+    for (size_t i = 0; i < args->word_count; i++) {
+        if (has_node(answer, args->words[i]))
+            continue;
+        error_set(&err, E_NOT_FOUND, "unknown node '%s'", args->words[i]);
+        error_hint(&err, "`muster nodes` lists all");
+        return client_fail(&err);
+    }
+    return EXIT_DONE;
+}
+
+static bool is_named(const struct args *args, const char *node)
+{
+    bool named = args->word_count == 0;
+    for (size_t i = 0; i < args->word_count; i++)
+        named = named || strcmp(args->words[i], node) == 0;
+    return named;
+}
+
+/* Those that the words name, or all without words, come first; returns their number. */
+static size_t named_first(const struct args *args, Muster__ListNodesAnswer *answer)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < answer->n_nodes; i++) {
+        Muster__Node *node = answer->nodes[i];
+        if (!is_named(args, node->name))
+            continue;
+        answer->nodes[i] = answer->nodes[count];
+        answer->nodes[count++] = node;
+    }
+    return count;
+}
+
 static int run_list(const struct args *args)
 {
     Muster__ListNodesRequest request = MUSTER__LIST_NODES_REQUEST__INIT;
@@ -95,20 +176,18 @@ static int run_list(const struct args *args)
     int code = client_ask(args, "ListNodes", &request, &answer);
     if (code != 0)
         return code;
-    if (!client_printed(args, answer)) {
-        static const char *const titles[] = {"NAME",    "STATE",  ">SLOTS",  ">CPUS",
-                                             ">MEMORY", "GPU",    "ADDRESS", ">SEEN",
-                                             "JOBS",    "REASON", NULL};
-        struct table table;
-        table_init(&table, titles);
-        for (size_t i = 0; i < answer->n_nodes; i++)
-            node_row(&table, answer->nodes[i]);
-        table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
-        table_fini(&table);
-        tell_faults(answer);
+    code = check_names(args, answer);
+    size_t all = answer->n_nodes;
+    answer->n_nodes = named_first(args, answer);
+    if (code == EXIT_DONE && !client_printed(args, answer)) {
+        if (args_flag(args, "gpus"))
+            print_links(answer);
+        else
+            print_nodes(answer);
     }
+    answer->n_nodes = all; /* it frees all */
     rpc_message_free(answer);
-    return EXIT_DONE;
+    return code;
 }
 
 static int set_nodes(const struct args *args, const char *action)

@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/table.h"
 #include "common/base/buf.h"
+#include "common/base/gpu_link.h"
 #include "common/base/parse.h"
 #include "common/base/str.h"
 
@@ -118,4 +120,62 @@ void gpu_tell_faults(const Muster__Node *node, FILE *out)
                           buf_cstr(&text));
         buf_fini(&text);
     }
+}
+
+/* "GPU3", or "GPU2:1" of the second instance of a divided one. */
+static void write_name(const Muster__Node *node, size_t slot, char ret[FORMAT_MAX])
+{
+    const Muster__Gpu *gpu = node->gpus[slot];
+    int instance = 0;
+    for (size_t i = 0; i < slot; i++)
+        if (node->gpus[i]->index == gpu->index)
+            instance++;
+    if (gpu->instance)
+        (void)str_printf(ret, FORMAT_MAX, "GPU%u:%d", gpu->index, instance);
+    else
+        (void)str_printf(ret, FORMAT_MAX, "GPU%u", gpu->index);
+}
+
+static void add_place(struct table *table, const Muster__Gpu *gpu)
+{
+    if (gpu->pcie_lanes)
+        table_cell(table, "%u x%u", gpu->pcie_generation, gpu->pcie_lanes);
+    else
+        table_cell(table, "%s", "");
+    if (gpu->numa_node_known_case == MUSTER__GPU__NUMA_NODE_KNOWN_NUMA_NODE)
+        table_cell(table, "%u", gpu->numa_node);
+    else
+        table_cell(table, "%s", "");
+}
+
+static void add_links(struct table *table, const Muster__Gpu *gpu, size_t gpus)
+{
+    struct str rest = str_of(gpu->links), word;
+    for (size_t i = 0; i < gpus; i++) {
+        bool there = str_next(&rest, ' ', &word);
+        table_cell(table, "%.*s", there ? (int)word.size : 0, there ? word.data : "");
+    }
+}
+
+void gpu_print_links(const Muster__Node *node, FILE *out)
+{
+    char names[GPU_LINKS_MAX][FORMAT_MAX], models[GPU_TEXT_MAX];
+    const char *titles[GPU_LINKS_MAX + 4] = {""};
+    size_t gpus = node->n_gpus < GPU_LINKS_MAX ? node->n_gpus : GPU_LINKS_MAX;
+    struct table table;
+    for (size_t i = 0; i < gpus; i++) {
+        write_name(node, i, names[i]);
+        titles[i + 1] = names[i];
+    }
+    titles[gpus + 1] = "PCIe";
+    titles[gpus + 2] = ">NUMA";
+    (void)fprintf(out, "%s: %s\n", node->name, gpu_models_text(node, models));
+    table_init(&table, titles);
+    for (size_t i = 0; i < gpus; i++) {
+        table_cell(&table, "%s", names[i]);
+        add_links(&table, node->gpus[i], gpus);
+        add_place(&table, node->gpus[i]);
+    }
+    table_print(&table, out, "");
+    table_fini(&table);
 }

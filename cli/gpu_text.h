@@ -15,4 +15,7 @@ const char *gpu_memory_text(const Muster__Node *node, char ret[GPU_TEXT_MAX]); /
 /* A line for each GPU that needs an administrator: lost, with errors, or slowed down. */
 void gpu_tell_faults(const Muster__Node *node, FILE *out);
 
+/* A table with a row and a column for each GPU: how each pair is connected, and where it is. */
+void gpu_print_links(const Muster__Node *node, FILE *out);
+
 #endif

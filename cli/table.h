@@ -9,7 +9,7 @@
 
 #include "common/base/buf.h"
 
-enum { TABLE_COLUMNS_MAX = 16 };
+enum { TABLE_COLUMNS_MAX = 72 }; /* a matrix of 64 GPUs fits */
 
 struct table {
     const char *const *titles; /* NULL-terminated; a title that starts with '>' aligns right */

@@ -6,8 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/gpu_link.h"
+
 /* 8 GPUs of 7 instances each fit. */
-enum { INVENTORY_GPUS_MAX = 64, GPU_WHOLE = -1, GPU_UNKNOWN = -1 };
+enum { INVENTORY_GPUS_MAX = GPU_LINKS_MAX, GPU_WHOLE = -1, GPU_UNKNOWN = -1 };
 
 struct inventory_gpu { /* slot n is the n-th usable GPU, whatever its index */
     int index;         /* of NVML and nvidia-smi */
@@ -15,10 +17,14 @@ struct inventory_gpu { /* slot n is the n-th usable GPU, whatever its index */
     char model[64];    /* of an instance with its profile: "NVIDIA H200 MIG 1g.18gb" */
     char uuid[48];     /* for CUDA_VISIBLE_DEVICES; of an instance "MIG-…" */
     uint64_t memory_bytes;
-    int minor;       /* n of /dev/nvidia<n>, of an instance its GPU's; -1 = unknown */
-    int nvlinks;     /* active ones; GPU_UNKNOWN */
-    bool persistent; /* its driver stays loaded without programs */
-    bool exclusive;  /* compute mode: one process at a time */
+    int minor;     /* n of /dev/nvidia<n>, of an instance its GPU's; -1 = unknown */
+    int nvlinks;   /* active ones; GPU_UNKNOWN */
+    bool nvswitch; /* some of them lead to NVSwitches */
+    int pcie_generation, pcie_lanes; /* the fastest it can use here, and the lanes in use; 0 */
+    int numa_node;                   /* of the memory near it; GPU_UNKNOWN */
+    uint8_t links[GPU_LINKS_MAX];    /* enum gpu_link, to each of the list (nvml_gpus) */
+    bool persistent;                 /* its driver stays loaded without programs */
+    bool exclusive;                  /* compute mode: one process at a time */
 };
 
 /* What slows a GPU's clock down, if anything does. */

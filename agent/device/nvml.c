@@ -1,10 +1,9 @@
 #include "agent/device/nvml.h"
 
 #include <dlfcn.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "agent/device/nvml_api.h"
 #include "common/base/str.h"
 
 /* Constants of NVML. */
@@ -14,7 +13,7 @@ enum {
     ECC_SINCE_LOADED = 0,
     EVENT_XID = 8,
     COMPUTE_PROHIBITED = 2,
-    LINKS_MAX = 18,
+    AFFINITY_OF_NODE = 0,
     /* reasons for a slower clock */
     SLOW_POWER_CAP = 0x4,
     SLOW_HEAT = 0x20,
@@ -22,117 +21,6 @@ enum {
     SLOW_POWER_BRAKE = 0x80,
 };
 enum { XIDS_AT_ONCE = 16 }; /* more wait for the next reading */
-
-typedef struct nvml_device *nvml_device;
-typedef struct nvml_events *nvml_events;
-
-struct nvml_memory { /* nvmlMemory_t */
-    unsigned long long total, free, used;
-};
-
-struct nvml_use { /* nvmlUtilization_t, percent */
-    unsigned int gpu, memory;
-};
-
-struct nvml_event { /* nvmlEventData_t */
-    nvml_device device;
-    unsigned long long type, data;
-    unsigned int instance, compute_instance;
-};
-
-struct nvml {
-    void *library;
-    nvml_events events;           /* NULL: the driver has none */
-    int xids[INVENTORY_GPUS_MAX]; /* by index of the GPU */
-
-    /* Entry points; all return 0 for success. Those after `memory` may be NULL. */
-    int (*init)(void);
-    int (*shutdown)(void);
-    int (*count)(unsigned int *ret);
-    int (*handle)(unsigned int index, nvml_device *ret);
-    int (*name)(nvml_device device, char *ret, unsigned int size);
-    int (*uuid)(nvml_device device, char *ret, unsigned int size);
-    int (*memory)(nvml_device device, struct nvml_memory *ret);
-    int (*minor)(nvml_device device, unsigned int *ret);
-    int (*mig_mode)(nvml_device device, unsigned int *ret_now, unsigned int *ret_next);
-    int (*mig_count)(nvml_device device, unsigned int *ret);
-    int (*mig_handle)(nvml_device device, unsigned int index, nvml_device *ret);
-    int (*compute_mode)(nvml_device device, unsigned int *ret);
-    int (*persistence)(nvml_device device, unsigned int *ret);
-    int (*link_state)(nvml_device device, unsigned int link, unsigned int *ret);
-    int (*use)(nvml_device device, struct nvml_use *ret);
-    int (*temperature)(nvml_device device, unsigned int sensor, unsigned int *ret);
-    int (*power)(nvml_device device, unsigned int *ret_milliwatts);
-    int (*ecc)(nvml_device device, unsigned int kind, unsigned int since, unsigned long long *ret);
-    int (*slow)(nvml_device device, unsigned long long *ret);
-    int (*events_new)(nvml_events *ret);
-    int (*events_free)(nvml_events events);
-    int (*events_register)(nvml_device device, unsigned long long types, nvml_events events);
-    int (*events_wait)(nvml_events events, struct nvml_event *ret, unsigned int milliseconds);
-};
-
-static const struct {
-    size_t slot;
-    const char *name;
-    bool needed;
-} entry_points[] = {
-#define NEEDED(slot, name)                                                                         \
-    {                                                                                              \
-        offsetof(struct nvml, slot), name, true                                                    \
-    }
-#define MAY_LACK(slot, name)                                                                       \
-    {                                                                                              \
-        offsetof(struct nvml, slot), name, false                                                   \
-    }
-    NEEDED(init, "nvmlInit_v2"),
-    NEEDED(shutdown, "nvmlShutdown"),
-    NEEDED(count, "nvmlDeviceGetCount_v2"),
-    NEEDED(handle, "nvmlDeviceGetHandleByIndex_v2"),
-    NEEDED(name, "nvmlDeviceGetName"),
-    NEEDED(uuid, "nvmlDeviceGetUUID"),
-    NEEDED(memory, "nvmlDeviceGetMemoryInfo"),
-    MAY_LACK(minor, "nvmlDeviceGetMinorNumber"),
-    MAY_LACK(mig_mode, "nvmlDeviceGetMigMode"),
-    MAY_LACK(mig_count, "nvmlDeviceGetMaxMigDeviceCount"),
-    MAY_LACK(mig_handle, "nvmlDeviceGetMigDeviceHandleByIndex"),
-    MAY_LACK(compute_mode, "nvmlDeviceGetComputeMode"),
-    MAY_LACK(persistence, "nvmlDeviceGetPersistenceMode"),
-    MAY_LACK(link_state, "nvmlDeviceGetNvLinkState"),
-    MAY_LACK(use, "nvmlDeviceGetUtilizationRates"),
-    MAY_LACK(temperature, "nvmlDeviceGetTemperature"),
-    MAY_LACK(power, "nvmlDeviceGetPowerUsage"),
-    MAY_LACK(ecc, "nvmlDeviceGetTotalEccErrors"),
-    MAY_LACK(slow, "nvmlDeviceGetCurrentClocksThrottleReasons"),
-    MAY_LACK(events_new, "nvmlEventSetCreate"),
-    MAY_LACK(events_free, "nvmlEventSetFree"),
-    MAY_LACK(events_register, "nvmlDeviceRegisterEvents"),
-    MAY_LACK(events_wait, "nvmlEventSetWait_v2"),
-#undef NEEDED
-#undef MAY_LACK
-};
-
-static const char *const library_names[] = {"libnvidia-ml.so.1", "libnvidia-ml.so", NULL};
-
-static bool load(struct nvml *nvml, char why[NVML_WHY_BYTES])
-{
-    for (const char *const *name = library_names; *name && !nvml->library; name++)
-        nvml->library = dlopen(*name, RTLD_NOW | RTLD_LOCAL);
-    if (!nvml->library) {
-        (void)str_copy(why, NVML_WHY_BYTES, "no NVML library");
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(entry_points) / sizeof(entry_points[0]); i++) {
-        void *symbol = dlsym(nvml->library, entry_points[i].name);
-        if (!symbol && entry_points[i].needed) {
-            (void)str_printf(why, NVML_WHY_BYTES, "this NVML library has no %s",
-                             entry_points[i].name);
-            return false;
-        }
-        /* POSIX's way around data and function pointers */
-        memcpy((char *)nvml + entry_points[i].slot, &symbol, sizeof(symbol));
-    }
-    return true;
-}
 
 static void watch_errors(struct nvml *nvml, unsigned int count)
 {
@@ -156,7 +44,7 @@ struct nvml *nvml_open(char why[NVML_WHY_BYTES])
     (void)str_copy(why, NVML_WHY_BYTES, "no memory");
     if (!nvml)
         return NULL;
-    bool loaded = load(nvml, why);
+    bool loaded = nvml_load(nvml, why);
     unsigned int count = 0;
     int rc = loaded ? nvml->init() : 0;
     if (rc)
@@ -184,16 +72,18 @@ void nvml_close(struct nvml *nvml)
     free(nvml);
 }
 
-static int count_links(const struct nvml *nvml, nvml_device device)
+/* Where it is in the machine. */
+static void read_place(const struct nvml *nvml, nvml_device device, struct inventory_gpu *gpu)
 {
-    int active = 0;
-    unsigned int state;
-    if (!nvml->link_state)
-        return GPU_UNKNOWN;
-    for (unsigned int i = 0; i < LINKS_MAX; i++)
-        if (nvml->link_state(device, i, &state) == 0 && state == 1)
-            active++;
-    return active;
+    unsigned int number;
+    unsigned long nodes = 0;
+    gpu->numa_node = GPU_UNKNOWN;
+    if (nvml->pcie_generation && nvml->pcie_generation(device, &number) == 0)
+        gpu->pcie_generation = (int)number;
+    if (nvml->pcie_lanes && nvml->pcie_lanes(device, &number) == 0)
+        gpu->pcie_lanes = (int)number;
+    if (nvml->numa_nodes && nvml->numa_nodes(device, 1, &nodes, AFFINITY_OF_NODE) == 0 && nodes)
+        gpu->numa_node = __builtin_ctzl(nodes);
 }
 
 static bool read_names(const struct nvml *nvml, nvml_device device, struct inventory_gpu *gpu)
@@ -246,7 +136,7 @@ static int add_gpu(const struct nvml *nvml, unsigned int index, struct inventory
         gpu.exclusive = number != 0;
     }
     gpu.persistent = nvml->persistence && nvml->persistence(device, &number) == 0 && number == 1;
-    gpu.nvlinks = count_links(nvml, device);
+    read_place(nvml, device, &gpu);
     if (is_divided(nvml, device))
         return add_instances(nvml, device, &gpu, ret, max);
     *ret = gpu;
@@ -261,6 +151,7 @@ int nvml_gpus(struct nvml *nvml, struct inventory_gpu *ret, int max)
         return 0;
     for (unsigned int i = 0; i < count && i < INVENTORY_GPUS_MAX && filled < max; i++)
         filled += add_gpu(nvml, i, &ret[filled], max - filled);
+    nvml_links(nvml, ret, filled);
     return filled;
 }
 

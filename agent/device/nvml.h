@@ -1,6 +1,6 @@
-/* NVIDIA's management library, opened at run time; only this file knows it. A machine without the
- * library, the driver or a GPU is normal and has no GPUs. Declarations follow NVML's API reference
- * (stable since its version 1; entry points by their exported names).
+/* NVIDIA's management library, opened at run time; only the files of nvml_api.h know it. A machine
+ * without the library, the driver or a GPU is normal and has no GPUs. Declarations follow NVML's
+ * API reference (stable since its version 1; entry points by their exported names).
  *
  * A call may block for seconds when a GPU hangs. One thread at a time. */
 #ifndef DEVICE_NVML_H
@@ -20,6 +20,9 @@ void nvml_close(struct nvml *nvml); /* NULL is fine */
  * CUDA_DEVICE_ORDER=PCI_BUS_ID), the instances of a divided one in its place; returns their number.
  * Those that cannot be read, or that programs may not use by their compute mode, are left out. */
 int nvml_gpus(struct nvml *nvml, struct inventory_gpu *ret, int max);
+
+/* How each of these is connected with the others. What cannot be read is GPU_LINK_UNKNOWN. */
+void nvml_links(struct nvml *nvml, struct inventory_gpu *gpus, int count);
 
 /* How it is now. False if it cannot be read: it fell off the bus, or hangs. */
 bool nvml_read(struct nvml *nvml, const struct inventory_gpu *gpu, struct gpu_reading *ret);

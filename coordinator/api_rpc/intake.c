@@ -40,6 +40,18 @@ static int intake_labels(const Muster__RegisterNodeRequest *message, struct node
     return 0;
 }
 
+/* Links of an agent that knows more words than this coordinator lack those. */
+static void intake_place(const Muster__Gpu *from, int gpus, struct gpu *ret)
+{
+    uint8_t links[GPU_LINKS_MAX];
+    (void)gpu_links_read(from->links, links);
+    gpu_links_write(links, gpus, ret->links);
+    ret->nvswitch = from->nvswitch;
+    ret->pcie_generation = (int)(from->pcie_generation & 0xff);
+    ret->pcie_lanes = (int)(from->pcie_lanes & 0xff);
+    ret->numa_place = from->numa_node_known_case ? (int)(from->numa_node & 0xff) + 1 : 0;
+}
+
 static int intake_gpus(const Muster__RegisterNodeRequest *message, struct arena *arena,
                        struct node *ret, struct error *err)
 {
@@ -57,6 +69,7 @@ static int intake_gpus(const Muster__RegisterNodeRequest *message, struct arena 
         gpu->persistent = from->persistent;
         gpu->exclusive = from->exclusive;
         gpu->nvlinks = from->nvlinks_known_case ? (int)(from->nvlinks & 0xff) : -1;
+        intake_place(from, (int)message->n_gpus, gpu);
         (void)str_copy(gpu->model, sizeof(gpu->model), from->model);
         (void)str_copy(gpu->uuid, sizeof(gpu->uuid), from->uuid);
     }

@@ -398,6 +398,14 @@ static bool wire_gpu(struct arena *arena, const struct gpu *from, Muster__Gpu *r
         ret->nvlinks_known_case = MUSTER__GPU__NVLINKS_KNOWN_NVLINKS;
         ret->nvlinks = (uint32_t)from->nvlinks;
     }
+    ret->links = rpc_text(from->links);
+    ret->nvswitch = from->nvswitch;
+    ret->pcie_generation = (uint32_t)from->pcie_generation;
+    ret->pcie_lanes = (uint32_t)from->pcie_lanes;
+    if (from->numa_place) {
+        ret->numa_node_known_case = MUSTER__GPU__NUMA_NODE_KNOWN_NUMA_NODE;
+        ret->numa_node = (uint32_t)from->numa_place - 1;
+    }
     return wire_reading(arena, &from->now, ret);
 }
 

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { NODE_GPUS_MAX = 64 };
+#include "common/base/gpu_link.h"
+
+enum { NODE_GPUS_MAX = GPU_LINKS_MAX };
 
 /* As its agent last read it. Never stored. */
 struct gpu_now {
@@ -36,6 +38,10 @@ struct gpu {
     int64_t memory_bytes;
     bool instance, persistent, exclusive; /* proto Gpu */
     int nvlinks;                          /* -1: not known */
+    char links[GPU_LINKS_TEXT_BYTES];     /* a row (base/gpu_link.h), by slot; "" = not known */
+    bool nvswitch;                        /* proto Gpu */
+    int pcie_generation, pcie_lanes;      /* 0: not known */
+    int numa_place;                       /* its NUMA node and 1; 0: not known */
     struct gpu_now now;
     bool held;          /* its agent holds its slot: memory is in use after its last worker's end.
                          * Never stored */

@@ -41,9 +41,13 @@ const struct field document_reason_fields[] = {
 };
 
 const struct field document_gpu_fields[] = {
-    FIELD(gpu, INT, index),        FIELD(gpu, TEXT, model),    FIELD(gpu, TEXT, uuid),
-    FIELD(gpu, I64, memory_bytes), FIELD(gpu, BOOL, instance), FIELD(gpu, BOOL, persistent),
-    FIELD(gpu, BOOL, exclusive),   FIELD(gpu, INT, nvlinks),   END_OF_FIELDS,
+    FIELD(gpu, INT, index),      FIELD(gpu, TEXT, model),
+    FIELD(gpu, TEXT, uuid),      FIELD(gpu, I64, memory_bytes),
+    FIELD(gpu, BOOL, instance),  FIELD(gpu, BOOL, persistent),
+    FIELD(gpu, BOOL, exclusive), FIELD(gpu, INT, nvlinks),
+    FIELD(gpu, TEXT, links),     FIELD(gpu, BOOL, nvswitch),
+    FIELD(gpu, INT, numa_place), FIELD(gpu, INT, pcie_generation),
+    FIELD(gpu, INT, pcie_lanes), END_OF_FIELDS,
 };
 
 const struct field document_label_fields[] = {

@@ -449,6 +449,11 @@ class Gpu(TypedDict, total=False):
     now: GpuReading
     held: bool
     held_bytes: str
+    links: str
+    nvswitch: bool
+    pcie_generation: int
+    pcie_lanes: int
+    numa_node: Optional[int]
 
 
 class NodeUse(TypedDict):

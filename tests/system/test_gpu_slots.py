@@ -121,3 +121,38 @@ def test_an_agent_that_is_to_offer_more_slots_than_gpus_is_started_until_the_dri
     monkeypatch.delenv("FAKE_NVML_LOST")
     cluster.start_agent("node1", "--slots", "3")
     cluster.wait_nodes(1)
+
+
+@pytest.fixture
+def eight_gpus_in_two_islands(monkeypatch):
+    """Two rings of four by two NVLinks each, one at each socket."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(NVML.parent))
+    monkeypatch.setenv("FAKE_NVML_GPUS", "8")
+    monkeypatch.setenv("FAKE_NVML_SOCKET_GPUS", "4")
+    monkeypatch.setenv("FAKE_NVML_NVLINKS", "0-1:2 1-2:2 2-3:2 0-3:2 4-5:2 5-6:2 6-7:2 4-7:2")
+
+
+MATRIX = """node1: 8 x H200
+      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7  PCIe   NUMA
+GPU0  X     NV2   NODE  NV2   SYS   SYS   SYS   SYS   5 x16     0
+GPU1  NV2   X     NV2   NODE  SYS   SYS   SYS   SYS   5 x8      0
+GPU2  NODE  NV2   X     NV2   SYS   SYS   SYS   SYS   5 x16     0
+GPU3  NV2   NODE  NV2   X     SYS   SYS   SYS   SYS   5 x16     0
+GPU4  SYS   SYS   SYS   SYS   X     NV2   NODE  NV2   5 x16     1
+GPU5  SYS   SYS   SYS   SYS   NV2   X     NV2   NODE  5 x16     1
+GPU6  SYS   SYS   SYS   SYS   NODE  NV2   X     NV2   5 x16     1
+GPU7  SYS   SYS   SYS   SYS   NV2   NODE  NV2   X     5 x16     1
+"""
+
+
+def test_how_gpus_are_connected_is_seen_also_by_a_coordinator_that_was_restarted(eight_gpus_in_two_islands, make_cluster):
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "8")
+    cluster.wait_nodes(1)
+    assert cluster.muster("nodes", "node1", "--gpus", check=True).stdout == MATRIX
+    cluster.kill_node("node1")
+    cluster.kill_coordinator()
+    cluster.start_coordinator()
+    assert cluster.muster("nodes", "--gpus", check=True).stdout == MATRIX
+    refused = cluster.muster("nodes", "node2", "--gpus")
+    assert refused.returncode != 0 and "unknown node 'node2'" in refused.stderr, refused

@@ -5,6 +5,10 @@
  * FAKE_NVML_DIVIDED has two instances, the second and the fourth that it can have. FAKE_NVML_BOARD
  * is a part of every UUID, so that two agents have different GPUs.
  *
+ * Each GPU has four NVLinks to NVSwitches, or as many as its last reading "nvlinks" says.
+ * FAKE_NVML_NVLINKS has links between pairs instead, such as "0-1:2 2-3:2"; "" is none. Two GPUs
+ * are below each PCIe bridge, and FAKE_NVML_SOCKET_GPUS at each socket; else there is one socket.
+ *
  * FAKE_NVML_READINGS names a file of what changes: lines "INDEX NAME NUMBER", of which the last one
  * counts, with the names used, memory (MiB), celsius, watts, ecc, slow (NVML's bits), lost and xid.
  * Each xid is told once.
@@ -22,6 +26,12 @@ struct memory {
 
 struct use {
     unsigned int gpu, memory;
+};
+
+struct pci {
+    char legacy[16];
+    unsigned int domain, bus, device, id, subsystem;
+    char text[32];
 };
 
 struct event {
@@ -44,6 +54,14 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned int index,
 EXPORT int nvmlDeviceGetComputeMode(void *device, unsigned int *mode);
 EXPORT int nvmlDeviceGetPersistenceMode(void *device, unsigned int *mode);
 EXPORT int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active);
+EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned int link, unsigned int *kind);
+EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned int link, struct pci *pci);
+EXPORT int nvmlDeviceGetPciInfo_v3(void *device, struct pci *pci);
+EXPORT int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned int *generation);
+EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned int *lanes);
+EXPORT int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, unsigned int *level);
+EXPORT int nvmlDeviceGetMemoryAffinity(void *device, unsigned int words, unsigned long *nodes,
+                                       unsigned int scope);
 EXPORT int nvmlDeviceGetUtilizationRates(void *device, struct use *use);
 EXPORT int nvmlDeviceGetTemperature(void *device, unsigned int sensor, unsigned int *celsius);
 EXPORT int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts);
@@ -194,11 +212,90 @@ int nvmlDeviceGetPersistenceMode(void *device, unsigned int *mode)
     return 0;
 }
 
+/* The GPU at the other end of a link, SWITCH or NOTHING. */
+enum { NOTHING = -1, SWITCH = -2, LINKS_MAX = 6 };
+
+static int other_end(const void *device, unsigned int link)
+{
+    const char *pairs = getenv("FAKE_NVML_NVLINKS");
+    unsigned int a, b, links, before = 0, self = index_of(device);
+    if (!pairs)
+        return link < reading(device, "nvlinks", 4) ? SWITCH : NOTHING;
+    for (int length = 0; sscanf(pairs, " %u-%u:%u%n", &a, &b, &links, &length) == 3;
+         pairs += length) {
+        if (a != self && b != self)
+            continue;
+        if (link < before + links)
+            return (int)(a == self ? b : a);
+        before += links;
+    }
+    return NOTHING;
+}
+
 int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active)
 {
+    *active = other_end(device, link) != NOTHING;
+    return link < LINKS_MAX ? 0 : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned int link, unsigned int *kind)
+{
+    *kind = other_end(device, link) == SWITCH ? 2 : 0;
+    return getenv("FAKE_NVML_NO_KINDS") ? NVML_ERROR_NOT_SUPPORTED : 0;
+}
+
+static void fill_pci(int index, struct pci *pci)
+{
+    *pci = (struct pci){.bus = 0x10 + (unsigned int)index};
+    snprintf(pci->text, sizeof(pci->text), "00000000:%02X:00.0", pci->bus);
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned int link, struct pci *pci)
+{
+    int end = other_end(device, link);
+    fill_pci(end >= 0 ? end : 0x80, pci);
+    return end == NOTHING ? NVML_ERROR_NOT_SUPPORTED : 0;
+}
+
+int nvmlDeviceGetPciInfo_v3(void *device, struct pci *pci)
+{
+    fill_pci((int)index_of(device), pci);
+    return 0;
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned int *generation)
+{
     (void)device;
-    *active = link < 4;
-    return link < 6 ? 0 : NVML_ERROR_INVALID_ARGUMENT;
+    *generation = 5;
+    return 0;
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned int *lanes)
+{
+    *lanes = index_of(device) == 1 ? 8 : 16;
+    return 0;
+}
+
+static unsigned int socket_of(const void *device)
+{
+    return index_of(device) / number("FAKE_NVML_SOCKET_GPUS", GPUS_MAX);
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, unsigned int *level)
+{
+    if (instance_of(a) || instance_of(b))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *level = socket_of(a) != socket_of(b) ? 50 : index_of(a) / 2 == index_of(b) / 2 ? 10 : 40;
+    return 0;
+}
+
+int nvmlDeviceGetMemoryAffinity(void *device, unsigned int words, unsigned long *nodes,
+                                unsigned int scope)
+{
+    if (words < 1 || scope != 0)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *nodes = 1ul << socket_of(device);
+    return 0;
 }
 
 /* Not of instances. */

@@ -93,6 +93,74 @@ static void write_readings(const char *path, const char *lines)
     fclose(file);
 }
 
+static void expect_rows(const char *const *rows, int count)
+{
+    struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
+    char row[GPU_LINKS_TEXT_BYTES];
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    struct nvml *nvml = nvml_open(NULL);
+    cr_assert_not_null(nvml);
+    cr_assert_eq(nvml_gpus(nvml, gpus, INVENTORY_GPUS_MAX), count);
+    for (int i = 0; i < count; i++) {
+        gpu_links_write(gpus[i].links, count, row);
+        cr_expect_str_eq(row, rows[i], "GPU %d", i);
+    }
+    nvml_close(nvml);
+}
+
+/* Two rings of four with two links to each neighbour, as some boards have them, on two sockets. */
+static const char *const two_islands[] = {
+    "X NV2 NODE NV2 SYS SYS SYS SYS", "NV2 X NV2 NODE SYS SYS SYS SYS",
+    "NODE NV2 X NV2 SYS SYS SYS SYS", "NV2 NODE NV2 X SYS SYS SYS SYS",
+    "SYS SYS SYS SYS X NV2 NODE NV2", "SYS SYS SYS SYS NV2 X NV2 NODE",
+    "SYS SYS SYS SYS NODE NV2 X NV2", "SYS SYS SYS SYS NV2 NODE NV2 X"};
+
+Test(inventory, links_of_eight_gpus_in_two_islands)
+{
+    setenv("FAKE_NVML_GPUS", "8", 1);
+    setenv("FAKE_NVML_SOCKET_GPUS", "4", 1);
+    setenv("FAKE_NVML_NVLINKS", "0-1:2 1-2:2 2-3:2 0-3:2 4-5:2 5-6:2 6-7:2 4-7:2", 1);
+    expect_rows(two_islands, 8);
+    setenv("FAKE_NVML_NO_KINDS", "1", 1);
+    expect_rows(two_islands, 8);
+}
+
+Test(inventory, links_without_nvlink_are_those_of_the_bus)
+{
+    static const char *const rows[] = {"X PIX NODE NODE", "PIX X NODE NODE", "NODE NODE X PIX",
+                                       "NODE NODE PIX X"};
+    setenv("FAKE_NVML_GPUS", "4", 1);
+    setenv("FAKE_NVML_NVLINKS", "", 1);
+    expect_rows(rows, 4);
+}
+
+/* One GPU has lost a link; another one is divided, and its instances have none. */
+Test(inventory, links_through_switches_are_those_of_the_gpu_with_fewer)
+{
+    static const char *const rows[] = {"X NV4 NODE NODE NV3", "NV4 X NODE NODE NV3",
+                                       "NODE NODE X PIX PIX", "NODE NODE PIX X PIX",
+                                       "NV3 NV3 PIX PIX X"};
+    struct tmpdir folder = tmpdir_make();
+    const char *path = tmpdir_path(&folder, "readings");
+    write_readings(path, "3 nvlinks 3\n");
+    setenv("FAKE_NVML_READINGS", path, 1);
+    setenv("FAKE_NVML_GPUS", "4", 1);
+    setenv("FAKE_NVML_DIVIDED", "2", 1);
+    expect_rows(rows, 5);
+    tmpdir_remove(&folder);
+}
+
+Test(inventory, a_gpu_has_a_place_in_its_machine)
+{
+    struct inventory inventory;
+    setenv("FAKE_NVML_SOCKET_GPUS", "1", 1);
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    cr_assert_eq(inventory_read(&inventory, NULL), 0);
+    const struct inventory_gpu *gpu = &inventory.gpus[1];
+    cr_expect(gpu->pcie_generation == 5 && gpu->pcie_lanes == 8 && gpu->numa_node == 1);
+    cr_expect(gpu->nvswitch && gpu->nvlinks == 4);
+}
+
 Test(inventory, a_gpu_is_read)
 {
     struct tmpdir folder = tmpdir_make();
