@@ -14,6 +14,7 @@ this order, and a step waits for the tree it tests:
 Each step prints one line when it passes and its output when it fails. The last line counts tests: the
 cases that ran, those that failed, and those that were skipped, each named above with its reason.
 """
+import json
 import os
 import queue
 import re
@@ -199,7 +200,9 @@ def gpu():
     code, out = run([PYTHON, "tools/gpu.py", "--fake", "--minutes", "12"])
     if code:
         raise Failed(out[-8000:])
-    return len(re.findall(r'"outcome": "ok"', out)), []
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith('{"part"')]
+    skips = [f"./dev gpu --fake: {row['part']}: {row['name']}: {row['why']}" for row in rows if row["outcome"] == "skipped"]
+    return sum(row["outcome"] == "ok" for row in rows), skips
 
 
 def clang():

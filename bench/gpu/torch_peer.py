@@ -1,158 +1,38 @@
 #!/usr/bin/env python3
-"""What stands beside libworker in ./dev gpu: the same models and attention in torch, as it is fast there: bf16 by autocast,
-scaled_dot_product_attention, the fused AdamW, torch.compile if asked.
+"""The peer of libworker in ./dev gpu: the same models and attention in torch, with what makes torch fast: bf16 by autocast,
+the fastest scaled_dot_product_attention for the shape, the fused AdamW, torch.compile if asked.
 
-    torch_peer.py train MODEL SAMPLES LENGTH STEPS FOLDER eager|compile [cpu]
+    torch_peer.py train MODEL SAMPLES LENGTH STEPS FOLDER [--way eager|compile] [--mode MODE] [--precision bf16|f32]
     torch_peer.py attention SAMPLES LENGTH HEADS KV_HEADS SIZE
 
-`train` begins from the weights that bench_gpu_train left in FOLDER and takes its tokens; a line for each step, as it
-prints them. `attention` prints the fastest of torch's ways, forward and backward.
+`train` begins with the weights that bench_gpu_train left in FOLDER and has its tokens. Its first line is {"parameters",
+"attention"}, then each step has a line as bench_gpu_train prints it. If a batch does not fit in memory, it is computed in
+parts, whose number is "parts" of each step. `attention` prints the fastest forward pass and the fastest backward pass.
+--device cpu tries all of it without a GPU, in small sizes; there --way compile only traces, unless there is a MODE. Exit
+status 1, with a sentence, if torch cannot.
 """
+import argparse
+import contextlib
 import json
-import math
 import statistics
-import struct
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import attention as torch_attention
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-GPT = {"gpt2": (12, 12, 768, 50304), "gpt-tiny": (2, 2, 32, 128)}
-LLAMA = {"llama-1b": (22, 32, 4, 2048, 5632, 32000), "llama-tiny": (2, 4, 2, 32, 48, 128)}
+from torch_models import GPT, LLAMA, attend, model_of, reader
 
-
-def attend(q, k, v):
-    """Causal attention of [samples, heads, length, size]; k and v may have fewer heads."""
-    repeat = q.shape[1] // k.shape[1]
-    if repeat > 1:
-        k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
-    if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    mask = torch.full((q.shape[2], q.shape[2]), float("-inf"), device=q.device).triu(1)
-    return ((q @ k.transpose(-2, -1)).float() / math.sqrt(q.shape[3]) + mask).softmax(-1).to(v.dtype) @ v
-
-
-class GptBlock(nn.Module):
-    def __init__(self, heads, width):
-        super().__init__()
-        self.heads = heads
-        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.c_fc, self.mlp_proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        b, t, c = x.shape
-        q, k, v = self.c_attn(self.ln_1(x)).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        x = x + self.c_proj(attend(q, k, v).transpose(1, 2).reshape(b, t, c))
-        return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
-
-
-class Gpt(nn.Module):
-    def __init__(self, layers, heads, width, vocab, context):
-        super().__init__()
-        self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(context, width)
-        self.h, self.ln_f = nn.ModuleList(GptBlock(heads, width) for _ in range(layers)), nn.LayerNorm(width)
-
-    def load(self, get):
-        """Linear weights are [in, out] in GPT-2's checkpoints."""
-        names = {"ln_1": "ln_1", "ln_2": "ln_2", "c_attn": "attn.c_attn", "c_proj": "attn.c_proj", "c_fc": "mlp.c_fc", "mlp_proj": "mlp.c_proj"}
-        for name, p in self.named_parameters():
-            part = name.split(".")
-            if part[0] == "h":
-                value = get(f"h.{part[1]}.{names[part[2]]}.{part[3]}")
-                value = value.T if value.dim() == 2 else value
-            else:
-                value = get(name)
-            p.data.copy_(value[:p.shape[0]])
-
-    def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
-        for block in self.h:
-            x = block(x)
-        logits = self.ln_f(x) @ self.wte.weight.T
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.reshape(-1))
-
-
-class RmsNorm(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x):
-        return (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * self.weight
-
-
-def rotated(x, cos, sin):
-    a, b = x.chunk(2, -1)
-    return x * cos + torch.cat((-b, a), -1) * sin
-
-
-class LlamaBlock(nn.Module):
-    def __init__(self, heads, kv, width, inner):
-        super().__init__()
-        self.heads, self.kv, self.size = heads, kv, width // heads
-        self.input_layernorm, self.post_attention_layernorm = RmsNorm(width), RmsNorm(width)
-        self.q_proj, self.o_proj = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
-        self.k_proj, self.v_proj = (nn.Linear(width, kv * self.size, bias=False) for _ in range(2))
-        self.gate_proj, self.up_proj = (nn.Linear(width, inner, bias=False) for _ in range(2))
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-    def forward(self, x, cos, sin):
-        b, t, c = x.shape
-        y = self.input_layernorm(x)
-        q, k, v = (p(y).view(b, t, -1, self.size).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = rotated(q, cos, sin).to(v.dtype), rotated(k, cos, sin).to(v.dtype)
-        x = x + self.o_proj(attend(q, k, v).transpose(1, 2).reshape(b, t, c))
-        y = self.post_attention_layernorm(x)
-        return x + self.down_proj(F.silu(self.gate_proj(y)) * self.up_proj(y))
-
-
-class Llama(nn.Module):
-    def __init__(self, layers, heads, kv, width, inner, vocab, length):
-        super().__init__()
-        self.embed_tokens, self.norm = nn.Embedding(vocab, width), RmsNorm(width)
-        self.layers = nn.ModuleList(LlamaBlock(heads, kv, width, inner) for _ in range(layers))
-        self.lm_head = nn.Linear(width, vocab, bias=False)
-        size = width // heads
-        angles = torch.outer(torch.arange(length).float(), 10000.0 ** (-torch.arange(0, size, 2).float() / size))
-        self.register_buffer("cos", torch.cat((angles, angles), -1).cos())
-        self.register_buffer("sin", torch.cat((angles, angles), -1).sin())
-
-    def load(self, get):
-        for name, p in self.named_parameters():
-            own = name.split(".")
-            if own[0] == "layers":
-                room = "self_attn." if own[2] in ("q_proj", "k_proj", "v_proj", "o_proj") else "mlp." if own[2].endswith("_proj") else ""
-                p.data.copy_(get(f"model.layers.{own[1]}.{room}{own[2]}.weight"))
-            else:
-                p.data.copy_(get(name if own[0] == "lm_head" else f"model.{name}"))
-
-    def forward(self, tokens, targets):
-        x = self.embed_tokens(tokens)
-        for block in self.layers:
-            x = block(x, self.cos, self.sin)
-        logits = self.lm_head(self.norm(x))
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.reshape(-1))
-
-
-def reader(folder):
-    """get(name) of the folder's safetensors file, all in f32."""
-    data = next(Path(folder).glob("*.safetensors")).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-
-    def get(name):
-        name = name if name in header else f"transformer.{name}"
-        begin, end = header[name]["data_offsets"]
-        return torch.frombuffer(bytearray(data[8 + size + begin:8 + size + end]), dtype=torch.float32).view(header[name]["shape"])
-    return get
+ROUNDS, EACH = 7, 4  # as pieces.c
+PARTS_MAX = 16
+BACKENDS = {"cuda": ["FLASH_ATTENTION", "CUDNN_ATTENTION", "EFFICIENT_ATTENTION"], "cpu": ["FLASH_ATTENTION", "MATH"]}
+TYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 
 
 def tokens_of(count, vocab):
-    """As token_at of train.c."""
+    """The same numbers in token_at of train.c."""
     low = 0xffffffff
     x = (torch.arange(count, dtype=torch.int64) * 2654435761) & low
     x = x ^ (x >> 15)
@@ -166,69 +46,159 @@ def wait(device):
         torch.cuda.synchronize()
 
 
-def train(model, samples, length, steps, folder, way, device="cuda"):
-    samples, length, steps = int(samples), int(length), int(steps)
-    net = Gpt(*GPT[model], 64 if model == "gpt-tiny" else 1024) if model in GPT else Llama(*LLAMA[model], length)
-    net.load(reader(folder))
-    net.to(device)
-    groups = [{"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": 0.1},
-              {"params": [p for p in net.parameters() if p.dim() == 1], "weight_decay": 0.0}]
-    more = {"fused": True} if device == "cuda" else {}
-    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), **more)
-    text = tokens_of(samples * length + 1, GPT[model][-1] if model in GPT else LLAMA[model][-1]).to(device)
-    tokens, targets = text[:-1].view(samples, length), text[1:].view(samples, length)
-    forward = torch.compile(net) if way == "compile" else net
-    print(json.dumps({"parameters": sum(p.numel() for p in net.parameters())}), flush=True)
-    for step in range(1, steps + 1):
-        wait(device)
-        began = time.perf_counter()
-        with torch.autocast(device, dtype=torch.bfloat16):
-            loss = forward(tokens, targets)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        value = loss.item()  # as wk_step's numbers: waits for the step
-        wait(device)
-        print(json.dumps({"step": step, "ms": (time.perf_counter() - began) * 1e3, "loss": value, "norm": norm.item()}), flush=True)
-
-
-def timed(act, rounds=7, each=4):
-    found = []
-    for i in range(rounds + 1):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(each):
+def round_ms(act, device):
+    """Of EACH calls: by events on a GPU, so that the wait of the host is not in it."""
+    wait(device)
+    if device == "cuda":
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        for _ in range(EACH):
             act()
-        torch.cuda.synchronize()
-        found += [(time.perf_counter() - began) / each] if i else []
-    return statistics.median(found)
+        ended.record()
+        ended.synchronize()
+        return began.elapsed_time(ended)
+    before = time.perf_counter()
+    for _ in range(EACH):
+        act()
+    return (time.perf_counter() - before) * 1e3
 
 
-def attention(samples, length, heads, kv, size):
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    best = {}
-    q = torch.randn(samples, heads, length, size, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    k, v = (torch.randn(samples, kv, length, size, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
-    one = samples * heads * size * length * length
-    for name in ("FLASH_ATTENTION", "CUDNN_ATTENTION"):
+def median_ms(act, device):
+    """Of one call; the first round is not counted."""
+    return statistics.median([round_ms(act, device) / EACH for _ in range(ROUNDS + 1)][1:])
+
+
+@contextlib.contextmanager
+def chosen(name):
+    """Attention is computed by this backend alone; 'FLASH_ATTENTION FA3' is another implementation of flash attention."""
+    backend, _, implementation = name.partition(" ")
+    with sdpa_kernel(getattr(SDPBackend, backend)):
+        if implementation:
+            torch_attention.activate_flash_attention_impl(implementation)
         try:
-            with sdpa_kernel(getattr(SDPBackend, name)):
-                out = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv)
+            yield
+        finally:
+            if implementation:
+                torch_attention.restore_flash_attention_impl()
+
+
+def attentions(shape, device, dtype):
+    """{name: (ms forward, ms backward)} of the backends that compute this shape; why others do not goes to standard error."""
+    samples, length, heads, kv, size = shape
+    q = torch.randn(samples, heads, length, size, device=device, dtype=dtype, requires_grad=True)
+    k, v = (torch.randn(samples, kv, length, size, device=device, dtype=dtype, requires_grad=True) for _ in range(2))
+    names, found = list(BACKENDS[device]), {}
+    if device == "cuda" and hasattr(torch_attention, "list_flash_attention_impls"):
+        names += [f"FLASH_ATTENTION {i}" for i in torch_attention.list_flash_attention_impls()]
+    for name in names:
+        try:
+            with chosen(name):
+                out = attend(q, k, v)
                 slope = torch.randn_like(out)
-                times = {"forward": timed(lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv)),
-                         "backward": timed(lambda: torch.autograd.grad(out, (q, k, v), slope, retain_graph=True))}
-        except (RuntimeError, AttributeError):
-            continue
-        for way, s in times.items():
-            if way not in best or s < best[way][0]:
-                best[way] = s, name
-    for way, (s, name) in best.items():
-        print(json.dumps({"way": way, "name": f"torch {name.lower()}", "ms": s * 1e3, "tflops": (2 if way == "forward" else 5) * one / s * 1e-12}))
+                found[name] = (median_ms(lambda: attend(q, k, v), device),
+                               median_ms(lambda out=out, slope=slope: torch.autograd.grad(out, (q, k, v), slope, retain_graph=True), device))
+        except (RuntimeError, AttributeError, ImportError, ValueError, TypeError) as refusal:
+            print(f"torch_peer: {name} is not used: {str(refusal).splitlines()[0] if str(refusal) else type(refusal).__name__}", file=sys.stderr)
+    if not found:
+        sys.exit(f"torch_peer: torch has no attention for {shape} in {dtype} on {device}")
+    return found
+
+
+class Training:
+    """The network, its optimizer and its batch."""
+
+    def __init__(self, a):
+        self.device, self.precision, self.parts = a.device, a.precision, 1
+        self.net, heads, vocab = model_of(a.model, a.length)
+        self.net.load(reader(a.folder))
+        self.net.to(a.device)
+        how = {"backend": "aot_eager"} if a.device == "cpu" and not a.mode else {"mode": a.mode}
+        self.pass_of = torch.compile(self.net, dynamic=False, **how) if a.way == "compile" else self.net
+        groups = [{"params": [p for p in self.net.parameters() if p.dim() > 1], "weight_decay": 0.1},
+                  {"params": [p for p in self.net.parameters() if p.dim() == 1], "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        text = tokens_of(a.samples * a.length + 1, vocab)
+        self.batch = [x.reshape(a.samples, a.length) for x in (text[:-1], text[1:])]
+        if a.device == "cuda":
+            self.batch = [x.pin_memory() for x in self.batch]
+        times = attentions((a.samples, a.length, *heads), a.device, TYPES[a.precision])
+        self.attention = min(times, key=lambda name: sum(times[name]))
+
+    def gradients(self):
+        """The loss; its gradients are in the parameters."""
+        tokens, targets = (x.to(self.device, non_blocking=True) for x in self.batch)
+        total = 0
+        for part in zip(tokens.chunk(self.parts), targets.chunk(self.parts)):
+            with torch.autocast(self.device, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
+                loss = self.pass_of(*part) * (len(part[0]) / len(tokens))
+            loss.backward()
+            total = total + loss.detach()
+        return total
+
+    def fitted_gradients(self):
+        """gradients(), in more parts if memory is short: before the first update nothing else has changed."""
+        while True:
+            try:
+                return self.gradients()
+            except torch.OutOfMemoryError:
+                if self.parts * 2 > min(PARTS_MAX, len(self.batch[0])):
+                    raise
+                self.parts *= 2
+            self.optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+
+    def step(self):
+        """(loss, norm, ms): from the batch on the host to the loss on the host, as bench_gpu_train's."""
+        wait(self.device)
+        began = time.perf_counter()
+        loss = self.fitted_gradients()
+        norm = nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        value = loss.item()
+        wait(self.device)
+        return value, norm.item(), (time.perf_counter() - began) * 1e3
+
+
+def train(a):
+    training = Training(a)
+    parameters = sum(p.numel() for p in training.net.parameters())
+    print(json.dumps({"parameters": parameters, "attention": training.attention.lower()}), flush=True)
+    with chosen(training.attention):
+        for number in range(1, a.steps + 1):
+            loss, norm, ms = training.step()
+            print(json.dumps({"step": number, "ms": ms, "loss": loss, "norm": norm, "parts": training.parts}), flush=True)
+
+
+def attention(a):
+    shape = (a.samples, a.length, a.heads, a.kv, a.size)
+    times = attentions(shape, a.device, TYPES[a.precision])
+    one = a.samples * a.heads * a.size * a.length * a.length
+    for i, (way, products) in enumerate((("forward", 2), ("backward", 5))):
+        name = min(times, key=lambda n, i=i: times[n][i])
+        ms = times[name][i]
+        print(json.dumps({"way": way, "name": f"torch {name.lower()}", "ms": ms, "tflops": products * one / ms * 1e-9}))
+
+
+def arguments():
+    p = argparse.ArgumentParser(description="torch beside libworker, for ./dev gpu.")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    common.add_argument("--precision", choices=list(TYPES), default="bf16")
+    kinds = p.add_subparsers(dest="what", required=True)
+    t = kinds.add_parser("train", parents=[common])
+    t.add_argument("model", choices=[*GPT, *LLAMA])
+    for name in ("samples", "length", "steps"):
+        t.add_argument(name, type=int)
+    t.add_argument("folder")
+    t.add_argument("--way", choices=["eager", "compile"], default="eager")
+    t.add_argument("--mode", help="of torch.compile: default, max-autotune-no-cudagraphs, ...")
+    s = kinds.add_parser("attention", parents=[common])
+    for name in ("samples", "length", "heads", "kv", "size"):
+        s.add_argument(name, type=int)
+    return p.parse_args()
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "train":
-        train(*sys.argv[2:])
-    else:
-        attention(*map(int, sys.argv[2:]))
+    chosen_arguments = arguments()
+    (train if chosen_arguments.what == "train" else attention)(chosen_arguments)
