@@ -51,6 +51,9 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
     case AGENT_ACTION_TERMINATE:
         launcher->terminate(launcher->self, &action->key);
         break;
+    case AGENT_ACTION_SIGNAL:
+        launcher->signal_early(launcher->self, &action->key);
+        break;
     case AGENT_ACTION_KILL:
         launcher->kill(launcher->self, &action->key);
         break;

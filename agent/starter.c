@@ -83,6 +83,7 @@ int starter_start(const struct starter *starter, const struct assignment *a, str
                                 a->memory_bytes ? a->memory_bytes : inventory->memory_bytes,
                             .processes = starter->processes,
                             .stop_signal = a->stop_signal,
+                            .early_signal = a->early_signal,
                             .cores = cores,
                             .gpus = gpus_of(inventory, a),
                             .master_addr = a->master_addr,

@@ -154,6 +154,12 @@ static void show_facts(const Muster__Job *job)
     if (job->preempted_wall_ms)
         printf("waits again since %s%s%s\n", format_time(job->preempted_wall_ms, time),
                job->preempted_by[0] ? ": preempted by job " : "", job->preempted_by);
+    if (job->signal_wall_ms)
+        printf("signal      %s, sent %s\n", job->spec ? job->spec->signal : "",
+               format_time(job->signal_wall_ms, time));
+    else if (job->spec && job->spec->signal[0] && !job->ended_wall_ms)
+        printf("signal      %s before max_runtime (%s) is over\n", job->spec->signal,
+               job->spec->max_runtime);
     if (job->starts_wall_ms)
         printf("starts      %s at the latest\n", format_time(job->starts_wall_ms, time));
     if (job->ended_wall_ms)

@@ -12,6 +12,7 @@ enum agent_action_kind {
     AGENT_ACTION_REPORT,    /* a change that people wait for: report at once */
     AGENT_ACTION_START,     /* `assignment`; answered by EVENT_STARTED or EVENT_START_FAILED */
     AGENT_ACTION_TERMINATE, /* SIGTERM to the worker's process group */
+    AGENT_ACTION_SIGNAL,    /* the job's early signal to the worker's process group */
     AGENT_ACTION_KILL,      /* SIGKILL to its whole tree */
     AGENT_ACTION_STACKS,    /* its processes write where they are, as far as they offer it */
     AGENT_ACTION_REMEMBER,  /* store `memory` in its run directory */

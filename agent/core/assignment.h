@@ -33,6 +33,8 @@ struct assignment {
     uint32_t grace_ms, leave_ms;
     int64_t stacks_wall_ms; /* of the last request for its stacks; 0 = none */
     int stop_signal;        /* SIGTERM unless the job names another */
+    int early_signal;       /* 0 = none */
+    int64_t signal_wall_ms; /* when it was due; 0 = not yet */
     uint64_t generation;
     uint32_t rank, world, local_rank, local_world, node_rank, node_count;
     uint32_t restarts, restarts_max;

@@ -23,6 +23,7 @@ static void add_desired(struct agent_core *core, struct assignment *assignment,
     if (!worker)
         return; /* beyond AGENT_WORKERS_MAX: the coordinator sees that it never joins */
     worker->desired = true;
+    worker->memory.signal_wall_ms = assignment->signal_wall_ms;
     replace_assignment(worker, assignment);
     if (assignment->stop) {
         agent_worker_end_unstarted(worker, "stopped before it started", ret);
@@ -83,6 +84,19 @@ void agent_desired_start(struct agent_core *core, struct agent_actions *ret)
     }
 }
 
+/* Remembered first: an agent that ends in between does not send it twice. A worker that starts only
+ * now has no handler yet, and the signal would end it. */
+static void signal_early(struct agent_worker *worker, struct agent_actions *ret)
+{
+    if (worker->assignment->signal_wall_ms <= worker->memory.signal_wall_ms ||
+        !agent_worker_runs(worker))
+        return;
+    worker->memory.signal_wall_ms = worker->assignment->signal_wall_ms;
+    agent_worker_remember(worker, ret);
+    if (worker->pid > 0 && worker->state != AGENT_WORKER_STOPPING)
+        agent_actions_add(ret, AGENT_ACTION_SIGNAL)->key = worker->key;
+}
+
 static void apply_one(struct agent_core *core, struct assignment *assignment,
                       const struct agent_event *event, struct agent_actions *ret)
 {
@@ -100,6 +114,7 @@ static void apply_one(struct agent_core *core, struct assignment *assignment,
         agent_worker_stop(worker, event->now_ms, ret);
     else
         agent_hub_settle(worker, ret);
+    signal_early(worker, ret);
     if (assignment->stacks_wall_ms > worker->stacks_wall_ms && agent_worker_runs(worker)) {
         worker->stacks_wall_ms = assignment->stacks_wall_ms;
         agent_actions_add(ret, AGENT_ACTION_STACKS)->key = worker->key;

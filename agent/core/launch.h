@@ -70,6 +70,7 @@ struct launch {
     const char *cores;              /* "0-3,8": the cores it may use; "" = any */
     struct launch_gpus gpus;        /* of the worker: its job may open them, others may not */
     int stop_signal;                /* what `terminate` sends; 0 = SIGTERM */
+    int early_signal;               /* what `signal_early` sends; 0 = none */
     uint16_t master_port;           /* must be free if this node serves it; 0 = do not check */
     const char *master_addr;        /* the address on which it must be free */
 };

@@ -49,6 +49,7 @@ struct worker_memory {
     bool aware;                 /* it has called Hello */
     uint64_t generation;        /* newest it has joined, 0 = none */
     uint64_t step, total_steps; /* at the last change of the fields above */
+    int64_t signal_wall_ms;     /* its early signal is settled up to then: sent, or not for it */
     /* Tokens it may have, newest first, "" = none. It uses the old token until the answer with the
      * new one has arrived. Secret: only the agent may read the file. */
     char tokens[AGENT_TOKENS_KEPT][AGENT_TOKEN_MAX + 1];

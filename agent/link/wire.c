@@ -71,18 +71,20 @@ static void fill_command(struct assignment *a, const Muster__JobSpec *spec, bool
     a->env_count = (int)spec->n_env;
 }
 
-/* The choices of `stop_signal` in common/settings/job_field_list.h. */
-static int stop_signal(const char *name)
+/* The choices of `stop_signal` and `signal` in common/settings/job_field_list.h; 0 = none of them.
+ * The name ends at '@'. */
+static int signal_number(const char *name)
 {
     static const struct {
         const char *name;
         int number;
-    } signals[] = {
-        {"INT", SIGINT}, {"HUP", SIGHUP}, {"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
+    } signals[] = {{"TERM", SIGTERM}, {"INT", SIGINT},   {"HUP", SIGHUP},
+                   {"QUIT", SIGQUIT}, {"USR1", SIGUSR1}, {"USR2", SIGUSR2}};
+    size_t size = strcspn(name, "@");
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        if (strcmp(signals[i].name, name) == 0)
+        if (strlen(signals[i].name) == size && memcmp(signals[i].name, name, size) == 0)
             return signals[i].number;
-    return SIGTERM;
+    return 0;
 }
 
 static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *failed)
@@ -105,7 +107,10 @@ static void fill_spec(struct assignment *a, const Muster__JobSpec *spec, bool *f
         a->checkpoint_every = copy(a, spec->checkpoint->every, failed);
         a->checkpoint_keep = spec->checkpoint->keep;
     }
-    a->stop_signal = stop_signal(spec->stop_signal);
+    a->stop_signal = signal_number(spec->stop_signal);
+    if (!a->stop_signal)
+        a->stop_signal = SIGTERM;
+    a->early_signal = signal_number(spec->signal);
     fill_command(a, spec, failed);
     if (!fill_training(a, spec->training))
         *failed = true;
@@ -177,6 +182,7 @@ static int fill_assignment(struct assignment *a, const Muster__Assignment *m,
     a->node_count = m->node_count;
     a->restarts = m->restarts;
     a->stacks_wall_ms = m->stacks_wall_ms;
+    a->signal_wall_ms = m->signal_wall_ms;
     a->slot = m->slot;
     a->master_addr = copy(a, m->master_addr, &failed);
     a->master_port = (uint16_t)m->master_port;

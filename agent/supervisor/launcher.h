@@ -62,7 +62,9 @@ struct launcher {
     /* E_ALREADY_EXISTS if the key was ever started. After any failure no process is left. */
     int (*start)(void *self, const struct launch *launch, struct error *err);
     void (*terminate)(void *self,
-                      const struct worker_key *key);        /* launch.stop_signal to its group */
+                      const struct worker_key *key); /* launch.stop_signal to its group */
+    /* launch.early_signal to its group, if it runs. */
+    void (*signal_early)(void *self, const struct worker_key *key);
     void (*kill)(void *self, const struct worker_key *key); /* SIGKILL to its whole tree */
     void (*remember)(void *self, const struct worker_key *key, const struct worker_memory *memory);
     /* Lines after the acknowledged ones: at most `max_bytes` of text, but at least one line if

@@ -401,22 +401,19 @@ static int shims_start(void *self, const struct launch *launch, struct error *er
     return rc;
 }
 
-/* A shim accepts signals after it has written worker.json. */
-static void signal_shim(struct run *run, int signal)
-{
-    if (run->ended || run->shim.pidfd < 0)
-        return;
-    if (run->started)
-        (void)proc_signal(&run->shim, signal, NULL);
-    else
-        run->pending_signal = signal;
-}
-
 static void shims_terminate(void *self, const struct worker_key *key)
 {
     struct run *run = run_find(self, key);
     if (run)
-        signal_shim(run, SIGTERM);
+        run_signal(run, SIGTERM);
+}
+
+/* SIGURG does nothing to a shim of an earlier version, which does not know of it. */
+static void shims_signal_early(void *self, const struct worker_key *key)
+{
+    struct run *run = run_find(self, key);
+    if (run && run->started)
+        run_signal(run, SIGURG);
 }
 
 static void shims_kill(void *self, const struct worker_key *key)
@@ -425,7 +422,7 @@ static void shims_kill(void *self, const struct worker_key *key)
     if (!run || run->ended)
         return;
     if (run->stuck.count || run->kills++ < KILLS_BEFORE_FORCE)
-        signal_shim(run, SIGUSR1);
+        run_signal(run, SIGUSR1);
     else if (run->shim.pidfd >= 0)
         (void)proc_signal(&run->shim, SIGKILL, NULL);
 }
@@ -588,6 +585,7 @@ struct launcher launcher_shim_face(struct launcher_shim *shims)
         .close = shims_close,
         .start = shims_start,
         .terminate = shims_terminate,
+        .signal_early = shims_signal_early,
         .kill = shims_kill,
         .remember = shims_remember,
         .read_output = shims_read_output,

@@ -77,6 +77,16 @@ const struct run *run_beside(const struct run *runs, const struct run *run)
     return NULL;
 }
 
+void run_signal(struct run *run, int signal)
+{
+    if (run->ended || run->shim.pidfd < 0)
+        return;
+    if (run->started)
+        (void)proc_signal(&run->shim, signal, NULL);
+    else
+        run->pending_signal = signal;
+}
+
 void run_mark(struct run *run, const struct launch *launch)
 {
     static const char *const names[] = {"MUSTER_WORKER_TOKEN_FILE", "MUSTER_WORKER_TOKEN"};

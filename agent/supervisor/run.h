@@ -49,6 +49,9 @@ int run_adopt(struct run *run, struct worker_found *ret, struct error *err);
 /* A run in `runs` with a living shim of the same job and user, for its namespaces; NULL = none. */
 const struct run *run_beside(const struct run *runs, const struct run *run);
 
+/* To its shim, which accepts signals after it has written worker.json: at once, or then. */
+void run_signal(struct run *run, int signal);
+
 /* The worker's cgroup; requires started or orphaned. */
 void run_cgroup(const struct run *run, struct cgroup *ret);
 

@@ -184,6 +184,7 @@ int rundir_create(const struct rundir *dir, const struct run_launch *how, struct
     record_put_text(&w, "cores", launch->cores ? launch->cores : "");
     record_put_text(&w, "master_addr", launch->master_addr ? launch->master_addr : "");
     record_put_number(&w, "stop_signal", launch->stop_signal);
+    record_put_number(&w, "early_signal", launch->early_signal);
     record_put_number(&w, "master_port", launch->master_port);
     put_user(&w, launch->user);
     put_home(&w, &how->home);
@@ -293,6 +294,7 @@ int rundir_read_launch(const struct rundir *dir, struct arena *arena, struct run
     launch->cores = record_text(map, "cores");
     launch->master_addr = record_text(map, "master_addr");
     launch->stop_signal = (int)record_number(map, "stop_signal");
+    launch->early_signal = (int)record_number(map, "early_signal");
     launch->master_port = (uint16_t)record_number(map, "master_port");
     if (get_user(map, arena, &launch->user) || get_secret_names(map, arena, &run))
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for %s/launch.json", dir->path);
@@ -476,6 +478,7 @@ int rundir_write_memory(const struct rundir *dir, const struct worker_memory *me
     record_put_number(&w, "generation", (int64_t)memory->generation);
     record_put_number(&w, "step", (int64_t)memory->step);
     record_put_number(&w, "total_steps", (int64_t)memory->total_steps);
+    record_put_number(&w, "signal_wall_ms", memory->signal_wall_ms);
     record_put_texts(&w, "tokens", tokens);
     return record_store(&w, dir, "memory.json", FILE_MODE, err);
 }
@@ -491,6 +494,7 @@ int rundir_read_memory(const struct rundir *dir, struct worker_memory *ret, stru
         ret->generation = (uint64_t)record_number(map, "generation");
         ret->step = (uint64_t)record_number(map, "step");
         ret->total_steps = (uint64_t)record_number(map, "total_steps");
+        ret->signal_wall_ms = record_number(map, "signal_wall_ms");
         if (!record_texts(map, "tokens", &arena, &tokens))
             for (int i = 0; i < AGENT_TOKENS_KEPT && tokens[i]; i++)
                 (void)str_copy(ret->tokens[i], sizeof(ret->tokens[i]), tokens[i]);

@@ -186,6 +186,13 @@ static int stop_signal(const struct shim *shim)
     return number > 0 && number < NSIG ? number : SIGTERM;
 }
 
+static void signal_early(const struct shim *shim)
+{
+    int number = shim->run.launch.early_signal;
+    if (!shim->ended && number > 0 && number < NSIG)
+        kill(-shim->worker, number);
+}
+
 static void handle_signal(struct shim *shim, int number)
 {
     switch (number) {
@@ -194,6 +201,9 @@ static void handle_signal(struct shim *shim, int number)
         if (!shim->ended)
             kill(-shim->worker,
                  shim->asked_signal); /* it leads its group: it was started in a session */
+        break;
+    case SIGURG:
+        signal_early(shim);
         break;
     case SIGUSR1:
         shim->asked_signal = SIGKILL;

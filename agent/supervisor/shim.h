@@ -6,8 +6,9 @@
  *              └────────────┴──────────┴─► worker.json with start_error
  *
  * Processes that SIGKILL does not end are listed in stuck.json, and waited for without a limit.
- * SIGTERM: SIGTERM to the worker's process group. SIGUSR1: SIGKILL to its whole tree. If the shim
- * itself is killed the worker dies with it (PR_SET_PDEATHSIG).
+ * SIGTERM: the job's stop signal to the worker's process group. SIGURG: its early signal. SIGUSR1:
+ * SIGKILL to its whole tree. If the shim itself is killed the worker dies with it
+ * (PR_SET_PDEATHSIG).
  *
  * `muster shim --dir RUNDIR --terminal` is another program of the agent: terminal_keeper.h.
  */

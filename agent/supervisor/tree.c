@@ -27,6 +27,7 @@ int tree_prepare_own(int *ret_signal_fd, struct error *err)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGUSR1);
+    sigaddset(&signals, SIGURG);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGINT, SIG_IGN);

@@ -11,9 +11,9 @@
 #include "agent/supervisor/cgroup.h"
 #include "common/base/error.h"
 
-/* Make this process the subreaper of all that it will start, and get SIGTERM, SIGUSR1 and SIGCHLD
- * from a descriptor. They are blocked from now on, so that none is lost before there is a worker.
- * No process of the tree writes core files. */
+/* Make this process the subreaper of all that it will start, and get SIGTERM, SIGUSR1, SIGURG and
+ * SIGCHLD from a descriptor. They are blocked from now on, so that none is lost before there is a
+ * worker. No process of the tree writes core files. */
 int tree_prepare_own(int *ret_signal_fd, struct error *err);
 
 void tree_signal_own(int signal); /* to all descendants of this process, once */

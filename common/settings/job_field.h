@@ -48,6 +48,7 @@ enum field_form {
     FORM_INTERVAL, /* "200 steps" or "10m"; a bare number is in steps */
     FORM_CHOICE,   /* one of `choices` */
     FORM_PRIORITY, /* one of `choices`, or a number */
+    FORM_SIGNAL,   /* "USR1@2m": one of `choices`, and a time */
 };
 
 enum { AFTER_FAILURE_STOP, AFTER_FAILURE_RETRY }; /* of restart.on_failure and on_no_progress */

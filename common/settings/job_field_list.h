@@ -56,6 +56,12 @@
     FLAG(STOP_SIGNAL, stop_signal, TEXT, "stop_signal", "signal that asks the workers to end",     \
          "stop-signal", 0, "SIGNAL", .fallback = "TERM", .form = FORM_CHOICE,                      \
          .choices = {"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"})                                \
+    FLAG(EARLY_SIGNAL, signal, TEXT, "signal",                                                     \
+         "signal sent once to the workers that long before max_runtime is over", "signal", 0,      \
+         "SIGNAL@TIME", .absent = "none", .form = FORM_SIGNAL, .min = 1000,                        \
+         .choices = {"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"},                                \
+         .refusal = "not a signal and a time of at least 1s",                                      \
+         .accepts = "a signal and how long before the end it is sent, such as USR1@2m")            \
     FLAG(ELASTIC, elastic, TEXT, "elastic",                                                        \
          "what a change of nodes does: in_place, restart or off", "elastic", 0, "HOW",             \
          .fallback = "in_place", .form = FORM_CHOICE, .choices = {"in_place", "restart", "off"})   \

@@ -192,6 +192,7 @@ static Muster__Assignment *wire_assignment(struct poll *poll, const struct assig
     ret->leave_ms = from->complete ? STOP_GRACE_MS : 0;
     ret->restarts = (uint32_t)from->job->restarts;
     ret->stacks_wall_ms = from->job->stacks_wall_ms;
+    ret->signal_wall_ms = from->job->signal_wall_ms;
     const struct checkpoint *last = job_last_checkpoint(from->job);
     if (last) {
         ret->resume_from = rpc_text(last->path);

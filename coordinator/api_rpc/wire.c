@@ -239,6 +239,7 @@ static void wire_progress(const struct job *job, Muster__Job *ret)
     ret->stalled_wall_ms = job->stalled_wall_ms;
     ret->preempted_by = rpc_text(job->preempted_by);
     ret->preempted_wall_ms = job->preempted_wall_ms;
+    ret->signal_wall_ms = job->signal_wall_ms;
     ret->starts_wall_ms = job->waiting ? job->starts_wall_ms : 0;
     ret->recoveries = job->recoveries;
     if (job_state_ended(job->state)) {

@@ -215,6 +215,7 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
         take_earlier_set(&at_ms, job->stop_deadline_ms);
     } else {
         take_earlier_set(&at_ms, job->runtime_deadline_ms);
+        take_earlier_set(&at_ms, runtime_signal_at_ms(job));
         if (job->backoff_until_ms > now_ms)
             take_earlier_set(&at_ms, job->backoff_until_ms);
         if (job->state == JOB_RUNNING && job->grow_after_ms > now_ms)

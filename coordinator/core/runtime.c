@@ -1,5 +1,7 @@
 #include "coordinator/core/runtime.h"
 
+#include "common/base/parse.h"
+#include "coordinator/core/answer.h"
 #include "coordinator/core/dirty_set.h"
 #include "coordinator/core/stop.h"
 #include "coordinator/model/reason.h"
@@ -48,9 +50,35 @@ void runtime_restored(struct step *step, struct job *job)
         runtime_pause(step, job);
 }
 
+int64_t runtime_signal_at_ms(const struct job *job)
+{
+    if (!job->spec->early_signal_ms || job->signal_wall_ms || !job->runtime_deadline_ms ||
+        job->state != JOB_RUNNING)
+        return 0;
+    return job->runtime_deadline_ms - job->spec->early_signal_ms;
+}
+
+/* Agents compare the time with that of the answer before, and signal what runs. */
+static void send_early_signal(struct step *step, struct job *job)
+{
+    char left[FORMAT_MAX];
+    struct reason reason;
+    int64_t left_ms = job->runtime_deadline_ms - step->now_ms;
+    job->signal_wall_ms = step->wall_ms;
+    reason_set(&reason, REASON_EARLY_SIGNAL, "%s sent %s before the time limit (max_runtime)",
+               job_fields[JOB_FIELD_EARLY_SIGNAL].choices[job->spec->early_signal],
+               format_duration_exact((left_ms + 999) / 1000 * 1000, left));
+    step_record(step, reason.kind, job, "", &reason);
+    step_reassign_group(step, job, &job->current);
+    step_store(step, job);
+}
+
 void runtime_settle(struct step *step, struct job *job)
 {
     struct reason reason;
+    int64_t signal_at_ms = runtime_signal_at_ms(job);
+    if (signal_at_ms && step->now_ms >= signal_at_ms && step->now_ms < job->runtime_deadline_ms)
+        send_early_signal(step, job);
     if (!job->runtime_deadline_ms || step->now_ms < job->runtime_deadline_ms ||
         job->state == JOB_STOPPING || job_state_ended(job->state))
         return;

@@ -76,6 +76,7 @@ struct job {
     int64_t runtime_deadline_ms;    /* 0 = not counting */
     int64_t runtime_used_ms;        /* counted until it last waited for nodes */
     int64_t runtime_counts_wall_ms; /* counting since; 0 = not counting */
+    int64_t signal_wall_ms;         /* the spec's early signal was sent; 0 = not yet */
     bool cancel_requested;
     enum job_state ending; /* while stopping: the state that follows */
     int exit_code;

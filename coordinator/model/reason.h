@@ -67,6 +67,7 @@ struct reason {
     X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \
     X(CRASH_LOOP, crash_loop, "the same failure again and again without a new step")               \
     X(MAX_RUNTIME, max_runtime, "ran longer than max_runtime")                                     \
+    X(EARLY_SIGNAL, early_signal, "its workers were sent the signal that it wants before its end") \
     X(CANCELLED, cancelled, "it was cancelled")                                                    \
     X(SUCCEEDED, succeeded, "every rank finished")                                                 \
     X(STOP_OVERDUE, stop_overdue, "a worker does not end")                                         \

@@ -40,8 +40,10 @@ struct spec {
     int world_max;  /* limit on its workers, 0 = none */
     struct resources resources;
     int priority;
-    int64_t max_runtime_ms; /* 0 = no limit */
-    int64_t grace_ms;       /* between the stop signal and SIGKILL */
+    int64_t max_runtime_ms;  /* 0 = no limit */
+    int64_t grace_ms;        /* between the stop signal and SIGKILL */
+    int early_signal;        /* index of the choice of `signal`, sent */
+    int64_t early_signal_ms; /* this long before max_runtime is over; 0 = none */
     int restart_max;
     int64_t backoff_min_ms, backoff_max_ms;
     bool stop_without_progress;

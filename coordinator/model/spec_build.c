@@ -3,6 +3,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/assert.h"
+#include "common/base/parse.h"
 #include "common/settings/accelerate.h"
 #include "common/settings/rules.h"
 #include "coordinator/model/spec_internal.h"
@@ -20,6 +21,8 @@ static void spec_fill(struct spec *spec)
     spec->priority = (int)values[JOB_FIELD_PRIORITY].low;
     spec->max_runtime_ms = values[JOB_FIELD_MAX_RUNTIME].low;
     spec->grace_ms = values[JOB_FIELD_GRACE].low;
+    spec->early_signal = (int)values[JOB_FIELD_EARLY_SIGNAL].low;
+    spec->early_signal_ms = values[JOB_FIELD_EARLY_SIGNAL].high;
     spec->restart_max = (int)values[JOB_FIELD_RESTART_MAX].low;
     spec->backoff_min_ms = values[JOB_FIELD_BACKOFF].low;
     spec->backoff_max_ms = values[JOB_FIELD_BACKOFF].high;
@@ -38,6 +41,24 @@ static int check_checkpoint(const struct spec_input *in, struct error *err)
                        "checkpoints are wanted but there is no folder for them");
 }
 
+static int check_early_signal(const struct spec *spec, struct error *err)
+{
+    char early[FORMAT_MAX], most[FORMAT_MAX];
+    if (!spec->early_signal_ms)
+        return 0;
+    if (!spec->max_runtime_ms)
+        return spec_refuse(err, "signal", "set max_runtime, or leave signal out",
+                           "signal is sent before max_runtime is over, and the job has none");
+    if (spec->early_signal_ms < spec->max_runtime_ms)
+        return 0;
+    error_set(err, E_INVALID_ARGUMENT, "signal is sent %s before the end, but max_runtime is %s",
+              format_duration_exact(spec->early_signal_ms, early),
+              format_duration_exact(spec->max_runtime_ms, most));
+    error_field(err, "signal");
+    error_hint(err, "a time shorter than max_runtime");
+    return E_INVALID_ARGUMENT;
+}
+
 static int check_workdir(const struct spec_input *in, struct error *err)
 {
     if (!spec_given(in->workdir) || in->workdir[0] == '/' || in->stored)
@@ -52,6 +73,8 @@ static int check_together(const struct spec_input *in, struct spec *spec, struct
     int rc = spec_check_fixed(in, spec, err);
     if (!rc)
         rc = check_checkpoint(in, err);
+    if (!rc)
+        rc = check_early_signal(spec, err);
     if (!rc)
         rc = spec_check_constraints(in, err);
     if (!rc)

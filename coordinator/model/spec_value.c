@@ -139,6 +139,24 @@ static int parse_choice(const struct job_field *row, const char *text, int64_t *
     return E_INVALID_ARGUMENT;
 }
 
+/* "USR1@2m": the choice is low, the time is high. */
+static int parse_signal(const struct job_field *row, const char *text, struct spec_value *ret,
+                        struct error *err)
+{
+    char name[HINT_MAX];
+    const char *at = strchr(text, '@');
+    if (!at || (size_t)(at - text) >= sizeof(name))
+        return refuse_value(row, row->key, err);
+    memcpy(name, text, (size_t)(at - text));
+    name[at - text] = 0;
+    int rc = parse_choice(row, name, &ret->low, err);
+    if (!rc)
+        rc = parse_time(row, at + 1, &ret->high, err);
+    if (rc)
+        return rc;
+    return ret->high < row->min ? refuse_value(row, row->key, err) : 0;
+}
+
 static int parse_priority(const struct job_field *row, const char *text, int64_t *ret,
                           struct error *err)
 {
@@ -204,6 +222,8 @@ static int value_of_text(const struct job_field *row, const char *text, struct s
         return parse_choice(row, text, &ret->low, err);
     case FORM_PRIORITY:
         return parse_priority(row, text, &ret->low, err);
+    case FORM_SIGNAL:
+        return parse_signal(row, text, ret, err);
     }
     return E_INVALID_ARGUMENT;
 }

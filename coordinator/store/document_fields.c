@@ -236,6 +236,7 @@ const struct field document_job_fields[] = {
     FIELD(job, I64, runtime_deadline_ms),
     FIELD(job, I64, runtime_used_ms),
     FIELD(job, I64, runtime_counts_wall_ms),
+    FIELD(job, I64, signal_wall_ms),
     FIELD(job, DOUBLE, use),
     FIELD(job, I64, use_wall_ms),
     FIELD(job, BOOL, cancel_requested),

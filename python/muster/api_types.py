@@ -27,6 +27,7 @@ class JobSpecInput(TypedDict, total=False):
     secrets: Optional[Dict[str, str]]
     grace: Optional[str]
     stop_signal: Optional[str]
+    signal: Optional[str]
 
 
 class Job(TypedDict, total=False):
@@ -59,6 +60,7 @@ class Job(TypedDict, total=False):
     stalled_wall_ms: str
     user: str
     node_count: int
+    signal_wall_ms: str
 
 
 class ListJobsAnswer(TypedDict):
@@ -309,6 +311,7 @@ class JobSpec(TypedDict, total=False):
     secrets: Dict[str, str]
     grace: str
     stop_signal: str
+    signal: str
 
 
 class Reason(TypedDict):

@@ -207,6 +207,12 @@ static void launcher_terminate(void *self, const struct worker_key *key)
         process_signal(process, SIGTERM);
 }
 
+/* Its program takes it, and goes on. */
+static void launcher_signal_early(void *self, const struct worker_key *key)
+{
+    (void)self, (void)key;
+}
+
 static void launcher_kill(void *self, const struct worker_key *key)
 {
     struct process *process = find_kept(self, key);
@@ -256,6 +262,7 @@ void sim_launcher_init(struct sim_node *node)
                                        .close = launcher_close,
                                        .start = launcher_start,
                                        .terminate = launcher_terminate,
+                                       .signal_early = launcher_signal_early,
                                        .kill = launcher_kill,
                                        .remember = launcher_remember,
                                        .read_output = launcher_read_output,

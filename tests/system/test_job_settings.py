@@ -196,3 +196,43 @@ def test_a_job_goes_on_from_anothers_checkpoint_only_when_it_says_so(cluster, te
     elsewhere = cluster.submit("--resume-from", folder / "step-00000030", "--checkpoint", tmp_path / "other", "--", *gpt(text, 35))
     cluster.wait_state(elsewhere, "succeeded", seconds=60)
     assert (tmp_path / "other" / "step-00000035").is_dir()
+
+
+def test_a_program_is_signalled_once_before_its_time_is_over(cluster):
+    """As Slurm's --signal: a shell traps it, goes on, and is asked to end at the end."""
+    job = cluster.submit("--signal", "USR1@6s", "--max-runtime", "10s", "--", "/bin/sh", "-c", """
+        trap 'echo USR1 $(date +%s)' USR1
+        trap 'echo TERM $(date +%s); exit 0' TERM
+        echo begun $(date +%s)
+        while :; do sleep 0.2; done""")
+    cluster.wait_state(job, "running")
+    assert "USR1@6s before max_runtime (10s) is over" in cluster.muster("show", job, check=True).stdout
+    ended = cluster.wait_state(job, "failed", seconds=40)
+    assert ended["reason"]["kind"] == "max_runtime" and ended["spec"]["signal"] == "USR1@6s"
+    said = [line.split() for line in cluster.muster("logs", job).stdout.splitlines()]
+    assert [word for word, _ in said] == ["begun", "USR1", "TERM"], said
+    begun, early, end = (int(second) for _, second in said)
+    assert begun <= early <= end, said
+    _, answer = cluster.rest("GET", "/v1/events?limit=1000")
+    sent, = [event for event in answer["events"] if event["kind"] == "early_signal" and event["job"] == job]
+    assert re.fullmatch(r"USR1 sent [1-6]s before the time limit \(max_runtime\)", sent["reason"]["text"]), sent
+    assert int(ended["signal_wall_ms"]) == int(sent["wall_ms"])
+    assert "USR1@6s, sent 20" in cluster.muster("show", job, check=True).stdout
+
+
+@pytest.mark.parametrize("words, said", [
+    (("--signal", "USR1"), "not a signal and a time"),
+    (("--signal", "KILL@2m"), "'KILL' is none of TERM, INT, HUP, QUIT, USR1, USR2"),
+    (("--signal", "USR1@soon"), "USR1@2m"),
+    (("--signal", "USR1@0"), "not a signal and a time of at least 1s"),
+    (("--signal", "USR1@2h"), "sent 2h before the end, but max_runtime is 1h"),
+    (("--signal", "USR1@1h"), "sent 1h before the end, but max_runtime is 1h"),
+])
+def test_a_signal_that_cannot_be_sent_is_refused(cluster, words, said):
+    refused = cluster.muster("submit", *words, "--max-runtime", "1h", "--", "true")
+    assert refused.returncode == 2 and said in refused.stderr and "signal" in refused.stderr, refused.stderr
+
+
+def test_a_signal_needs_a_time_limit(cluster):
+    refused = cluster.muster("submit", "--signal", "USR1@1m", "--", "true")
+    assert refused.returncode == 2 and "the job has none" in refused.stderr and "max_runtime" in refused.stderr

@@ -96,6 +96,7 @@ static void fill_history(struct job *job)
     job->runtime_deadline_ms = 18;
     job->runtime_used_ms = 24;
     job->runtime_counts_wall_ms = 25;
+    job->signal_wall_ms = 27;
     job->use = 1.5;
     job->use_wall_ms = 26;
     job->cancel_requested = true;

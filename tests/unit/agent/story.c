@@ -70,6 +70,9 @@ static void write_action(struct story *s, const struct agent_action *a)
     case AGENT_ACTION_TERMINATE:
         buf_printf(out, "term(%s/%llu)", a->key.job, uid);
         break;
+    case AGENT_ACTION_SIGNAL:
+        buf_printf(out, "signal(%s/%llu)", a->key.job, uid);
+        break;
     case AGENT_ACTION_KILL:
         buf_printf(out, "kill(%s/%llu)", a->key.job, uid);
         break;
@@ -122,6 +125,7 @@ struct assignment *assignment_of(const struct want *want)
     a->stop = want->stop;
     a->grace_ms = want->grace_ms;
     a->leave_ms = want->leave_ms;
+    a->signal_wall_ms = want->signal_wall_ms;
     a->world = 1;
     a->slot = want->slot;
     a->slots = want->slots;

@@ -1,6 +1,7 @@
 /* Stories on virtual time: events in, the trace of actions out. A trace is one word per action:
  *
- *   register report start(j/1@2) term(j/1) kill(j/1) remember(j/1:2) forget(j/1) wake(1200) leave
+ *   register report start(j/1@2) term(j/1) signal(j/1) kill(j/1) remember(j/1:2) forget(j/1)
+ *   wake(1200) leave
  *   hello#5(g2) join#5(ready g2) join#5(wait g2) join#5(go g3) join#5(stop) watch#6(g3)
  *   read watch#6(stop) progress#7 lost#8 refuse#9(NOT_FOUND)
  *
@@ -33,6 +34,7 @@ struct want { /* an assignment in short */
     bool formed, stop;
     uint32_t grace_ms, leave_ms;
     uint32_t slot, slots;
+    int64_t signal_wall_ms;
 };
 
 struct assignment *assignment_of(const struct want *want);

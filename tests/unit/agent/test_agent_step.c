@@ -147,6 +147,45 @@ Test(agent_step, stop_escalates_until_it_has_ended)
     story_end(&s);
 }
 
+Test(agent_step, an_early_signal_is_sent_once)
+{
+    struct story s = story_begin();
+    story_join(&s);
+    DESIRE(s, "remember(j/1:1) signal(j/1)",
+           {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
+    DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
+    cr_expect_eq(story_worker(&s, 1)->memory.signal_wall_ms, 700);
+    struct worker_found found = {
+        .key = KEY("j", 1), .pid = 42, .memory = story_worker(&s, 1)->memory};
+    story_end(&s);
+
+    s = story_begin(); /* the next agent of this node */
+    happen(&s, EVENT(FOUND, .found = &found));
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
+    story_end(&s);
+}
+
+Test(agent_step, a_program_that_starts_after_the_early_signal_does_not_get_it)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "start(j/1@1) remember(j/1:0)", {.uid = 1, .generation = 1, .signal_wall_ms = 700});
+    DESIRE(s, "", {.uid = 1, .generation = 1, .signal_wall_ms = 700});
+    happen(&s, ABOUT(STARTED, 1, .started = {.pid = 42}));
+    DESIRE(s, "", {.uid = 1, .generation = 1, .signal_wall_ms = 700});
+    story_end(&s);
+}
+
+Test(agent_step, a_worker_that_is_asked_to_stop_gets_no_early_signal)
+{
+    struct story s = story_begin();
+    story_join(&s);
+    DESIRE(s, "term(j/1) report remember(j/1:1)",
+           {.uid = 1, .generation = 1, .stop = true, .grace_ms = 3000, .signal_wall_ms = 700});
+    story_end(&s);
+}
+
 Test(agent_step, absence_from_the_desired_state_stops)
 {
     struct story s = story_begin();

@@ -100,6 +100,29 @@ Test(supervisor, terminate_reaches_the_whole_group)
     cr_expect(strstr(w->exit.last_output, "child heard"), "%s", w->exit.last_output);
 }
 
+Test(supervisor, an_early_signal_reaches_the_whole_group_and_ends_nothing)
+{
+    static const char *const argv[] = {
+        "sh", "-c",
+        "trap 'echo parent heard' USR2; "
+        "sh -c 'trap \"echo child heard; exit\" USR2; echo ready=1; while :; do sleep 0.05; done' &"
+        " wait; wait; exit 4",
+        NULL};
+    struct launch launch = {.key = {"job", 1},
+                            .argv = argv,
+                            .envp = rig_environment,
+                            .workdir = "",
+                            .early_signal = SIGUSR2};
+    cr_assert_eq(rig_launch(&rig, &launch, NULL), 0);
+    struct rig_worker *w = rig_worker(&rig, 1);
+    rig_number(&rig, 1, "ready=");
+    rig.launcher.signal_early(rig.launcher.self, &w->key);
+    cr_assert(rig_until(&rig, &w->ended));
+    cr_expect_eq(w->exit.code, 4, "%s", w->exit.text);
+    cr_expect(strstr(w->exit.last_output, "child heard"), "%s", w->exit.last_output);
+    cr_expect(strstr(w->exit.last_output, "parent heard"), "%s", w->exit.last_output);
+}
+
 Test(supervisor, terminate_before_it_started_is_not_lost)
 {
     struct rig_worker *w = rig_sh(&rig, 1, "sleep 1000");

@@ -11,8 +11,9 @@
 #include "coordinator/api_rpc/intake_spec.h"
 
 /* Every choice is the first of its row. */
-static const char base[] = "command: [a]\nnodes: {min: 1, max: 1}\ncheckpoint: {dir: /c}\n"
-                           "restart: {on_failure: stop, on_no_progress: stop}\nresources: {}\n";
+static const char base[] =
+    "command: [a]\nnodes: {min: 1, max: 1}\ncheckpoint: {dir: /c}\nmax_runtime: 1h\n"
+    "restart: {on_failure: stop, on_no_progress: stop}\nresources: {}\n";
 
 /* Not that of the base. */
 static const char *other_text(const struct job_field *row)
@@ -38,6 +39,8 @@ static const char *other_text(const struct job_field *row)
         return row->choices[last];
     case FORM_PRIORITY:
         return "7";
+    case FORM_SIGNAL:
+        return "USR2@7s";
     }
     return "";
 }

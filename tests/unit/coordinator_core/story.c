@@ -391,6 +391,7 @@ struct spec *story_spec_build(const struct story_spec *s)
                                .on_failure = s->stops ? "stop" : NULL,
                                .elastic = s->elastic,
                                .max_runtime = s->max_runtime,
+                               .signal = s->signal,
                                .backoff = s->backoff,
                                .topology = s->topology,
                                .checkpoint_dir = s->checkpoint_dir,

@@ -80,7 +80,7 @@ struct story {
 struct story_spec {
     const char *name;
     int nodes_min, nodes_max, workers, slots, priority, restart_max;
-    const char *elastic, *backoff, *constraint, *topology, *max_runtime;
+    const char *elastic, *backoff, *constraint, *topology, *max_runtime, *signal;
     bool retry, stops; /* restart.on_no_progress: retry; restart.on_failure: stop */
     const char *tenant;
     int spares;

@@ -111,3 +111,53 @@ Test(runtime, a_restart_charges_nobody_for_waiting)
     story_restart(&s, 9000);
     cr_expect_float_eq(tenant_use(blue, s.now_ms), blue_use, 1e-3);
 }
+
+static const struct story_spec warned = {
+    .name = "warned", .nodes_min = 2, .max_runtime = "60s", .signal = "USR1@20s"};
+
+/* How often it was recorded; `text`: the sentence, NULL = any. */
+static void expect_signalled(int count, const char *text)
+{
+    const struct story_records *records = story_records(&s, "early_signal");
+    cr_expect_eq(records->count, count);
+    if (text)
+        cr_expect_str_eq(records->newest.reason.text, text);
+}
+
+Test(runtime, a_signal_is_sent_once_before_the_time_is_over)
+{
+    story_running_pair(&s, &warned);
+    const struct job *job = story_job(&s, "j1");
+    int64_t left_ms = job->runtime_deadline_ms - s.now_ms;
+    story_wait(&s, left_ms - 21000);
+    expect_signalled(0, NULL);
+    story_wait(&s, 2000);
+    expect_signalled(1, "USR1 sent 20s before the time limit (max_runtime)");
+    story_restart(&s, 1000);
+    story_wait(&s, 10000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    expect_signalled(1, "USR1 sent 20s before the time limit (max_runtime)");
+    story_wait(&s, 12000);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_FAILED);
+}
+
+/* A program that starts has no handler yet: the signal would end it. */
+Test(runtime, a_signal_that_is_due_waits_until_the_gang_runs)
+{
+    story_running_pair(&s, &warned);
+    const struct job *job = story_job(&s, "j1");
+    story_wait(&s, job->runtime_deadline_ms - s.now_ms - 20500);
+    s.unaware = true; /* it is slow to start */
+    story_kill(&s, "j1", 0, 9);
+    story_wait(&s, 1500);
+    cr_expect_neq(job->state, JOB_RUNNING);
+    cr_expect(job->runtime_deadline_ms - s.now_ms < 20000);
+    expect_signalled(0, NULL);
+    s.unaware = false;
+    story_wait(&s, 5000);
+    cr_assert_eq(job->state, JOB_RUNNING, "%s", job->reason.text);
+    expect_signalled(1, NULL);
+    story_wait(&s, 30000);
+    cr_expect_eq(job->state, JOB_FAILED);
+    expect_signalled(1, NULL);
+}

@@ -148,6 +148,9 @@ static void put_form(const struct job_field *row, struct buf *out)
         put_choices(row, out);
         (void)buf_printf(out, ", %" PRId64 " to %" PRId64, row->min, row->max);
         break;
+    case FORM_SIGNAL:
+        (void)buf_str(out, "signal and time, as `USR1@2m`");
+        break;
     }
 }
 
