@@ -46,7 +46,8 @@ static const struct args_command command = {
     .program = "muster forward",
     .summary = "reach a port beside a worker from here",
     .description = "For TensorBoard, a debugger or a notebook that a worker runs: connections to "
-                   "127.0.0.1 here become connections to 127.0.0.1 on the worker's machine. It "
+                   "127.0.0.1 here become connections to 127.0.0.1 on the worker's machine, at "
+                   "ports where a program of the worker's user listens; others are refused. It "
                    "needs the right to cancel the job, and is on record. At most 12 connections "
                    "are open at once; others wait.",
     .options = options,

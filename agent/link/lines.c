@@ -31,6 +31,7 @@ struct lines_peer {
     struct list link;
     int fd;
     pid_t pid;
+    uid_t user;
     bool is_text;
     bool skips;   /* the rest of a line that is too long */
     bool writes;  /* watched for room, too */
@@ -202,22 +203,20 @@ void lines_begin_text(struct lines_peer *peer)
     peer->is_text = true;
 }
 
-static bool is_welcome(const struct lines *lines, int fd, pid_t *ret_pid)
+static bool is_welcome(const struct lines *lines, int fd, struct ucred *ret)
 {
-    struct ucred user = {.pid = 0};
-    socklen_t size = sizeof(user);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &user, &size))
+    socklen_t size = sizeof(*ret);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &size))
         return false;
-    *ret_pid = user.pid;
     int64_t owner = lines->owner >= 0 ? lines->owner : (int64_t)geteuid();
-    return user.uid == 0 || user.uid == owner;
+    return ret->uid == 0 || ret->uid == owner;
 }
 
 static void add_peer(struct lines *lines, int fd)
 {
-    pid_t pid = 0;
+    struct ucred process = {.pid = 0};
     struct lines_peer *peer = NULL;
-    if (lines->peers_count < LINES_PEERS_MAX && is_welcome(lines, fd, &pid))
+    if (lines->peers_count < LINES_PEERS_MAX && is_welcome(lines, fd, &process))
         peer = calloc(1, sizeof(*peer));
     if (!peer || loop_watch(lines->loop, fd, EPOLLIN, on_peer, peer, NULL)) {
         free(peer);
@@ -226,7 +225,8 @@ static void add_peer(struct lines *lines, int fd)
     }
     peer->lines = lines;
     peer->fd = fd;
-    peer->pid = pid;
+    peer->pid = process.pid;
+    peer->user = process.uid;
     buf_init(&peer->unsent, LINES_UNSENT_BYTES + 1);
     list_push_back(&lines->peers, &peer->link);
     lines->peers_count++;
@@ -333,6 +333,11 @@ void lines_free(struct lines *lines)
 pid_t lines_pid(const struct lines_peer *peer)
 {
     return peer->pid;
+}
+
+uid_t lines_user(const struct lines_peer *peer)
+{
+    return peer->user;
 }
 
 struct lines_peer *lines_first(const struct lines *lines)

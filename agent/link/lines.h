@@ -54,7 +54,9 @@ void lines_leave(struct lines *lines);
 bool lines_send(struct lines_peer *peer, const char *text, size_t size);
 /* From the next byte on this is text. */
 void lines_begin_text(struct lines_peer *peer);
-pid_t lines_pid(const struct lines_peer *peer); /* of the process that connected; 0 = unknown */
+/* Of the process that connected. It may have ended, and its number be another's; 0 = unknown. */
+pid_t lines_pid(const struct lines_peer *peer);
+uid_t lines_user(const struct lines_peer *peer); /* the user it connected as */
 
 /* Connections, in the order they were made; NULL after the last. */
 struct lines_peer *lines_first(const struct lines *lines);

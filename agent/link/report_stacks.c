@@ -17,12 +17,17 @@ void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal
         of->signal = signal;
 }
 
+/* The process that connected may have ended, and left the connection to a child. Its number may
+ * then be that of another user's process, which root's agent could signal. */
 static bool signal_one(const struct lines_peer *peer, const struct report_peer *of)
 {
     struct proc proc;
+    uid_t user;
     if (!of || !of->signal || proc_open(lines_pid(peer), of->start_ticks, &proc, NULL))
         return false;
-    int rc = proc_signal(&proc, of->signal, NULL);
+    int rc = proc_user(&proc, &user, NULL);
+    if (!rc)
+        rc = user == lines_user(peer) ? proc_signal(&proc, of->signal, NULL) : E_PERMISSION_DENIED;
     proc_close(&proc);
     return !rc;
 }

@@ -4,7 +4,7 @@
  *
  *   pty         what a person types; one stream of output, with echo, signals and window size
  *   pipes       a program without a terminal: standard output and standard error apart
- *   connection  TCP to 127.0.0.1:PORT; workers have no network namespace, so that is the node's own
+ *   connection  TCP to 127.0.0.1:PORT, where a program of the worker's user listens (port_owner.h)
  *
  * The process has what the worker was started with: user and groups, namespaces, cgroup, cores,
  * environment with secrets, working folder, no new privileges. It is started by worker_spawn.h, as
@@ -34,8 +34,8 @@
 #include "common/base/error.h"
 
 enum {
-    TERMINALS_NODE_MAX = 64,            /* with connections, */
-    TERMINALS_WORKER_MAX = 16,          /* also those that are still ending */
+    TERMINALS_NODE_MAX = 128,           /* with connections: twice what one tenant may have, */
+    TERMINALS_WORKER_MAX = 16,          /* and those that are still ending */
     TERMINAL_ARGS_MAX = 256,            /* number of arguments */
     TERMINAL_ARGS_MAX_BYTES = 64 << 10, /* of all, with their ends */
     TERMINAL_TYPE_MAX_BYTES = 64,       /* of TERM */

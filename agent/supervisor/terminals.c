@@ -13,6 +13,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "agent/supervisor/port_owner.h"
 #include "agent/supervisor/terminal_keeper.h"
 #include "agent/supervisor/terminal_state.h"
 #include "common/base/buf.h"
@@ -219,6 +220,25 @@ static int socket_of(int64_t user)
     return fd;
 }
 
+/* Not the coordinator's ports, other tenants' or the machine's: with the job's right alone a person
+ * reaches what its programs offer. A program of the job may still connect to any of them. */
+static int check_port(uint16_t port, int64_t user, bool *ret_listens, struct error *err)
+{
+    uid_t owner = 0;
+    if (!port)
+        return error_set(err, E_INVALID_ARGUMENT, "port 0: name one from 1 to 65535");
+    int rc = port_owner(port, &owner, err);
+    *ret_listens = !rc;
+    if (rc == E_NOT_FOUND)
+        return 0;
+    if (!rc && (int64_t)owner != user)
+        rc = error_set(err, E_PERMISSION_DENIED,
+                       "port %u is not the job's: the program that listens there runs as another "
+                       "user of the node",
+                       port);
+    return rc;
+}
+
 int terminals_connect(struct terminals *terminals, const struct terminal_place *place,
                       uint16_t port, const struct terminal_events *events, struct terminal **ret,
                       struct error *err)
@@ -226,9 +246,11 @@ int terminals_connect(struct terminals *terminals, const struct terminal_place *
     struct terminal *terminal;
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (!port)
-        return error_set(err, E_INVALID_ARGUMENT, "port 0: name one from 1 to 65535");
-    int rc = terminal_new(terminals, place->key, events, &terminal, err);
+    bool listens = false;
+    int rc = check_port(port, place->user, &listens, err);
+    if (rc)
+        return rc;
+    rc = terminal_new(terminals, place->key, events, &terminal, err);
     if (rc)
         return rc;
     int fd = terminal->out[0].fd = socket_of(place->user);
@@ -237,7 +259,9 @@ int terminals_connect(struct terminals *terminals, const struct terminal_place *
         terminal_destroy(terminal);
         return rc;
     }
-    int problem = connect(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
+    int problem = ECONNREFUSED;
+    if (listens)
+        problem = connect(fd, (struct sockaddr *)&address, sizeof(address)) ? errno : 0;
     terminal_connecting(terminal, problem);
     *ret = terminal;
     return 0;

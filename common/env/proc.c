@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +61,18 @@ int proc_start_ticks(pid_t pid, uint64_t *ret, struct error *err)
     if (rc)
         return error_set(err, rc, "process %d is gone", (int)pid);
     *ret = stat.start_ticks;
+    return 0;
+}
+
+/* If it has not been reaped after the look, the number was its own. */
+int proc_user(const struct proc *proc, uid_t *ret, struct error *err)
+{
+    char path[64];
+    struct stat is;
+    snprintf(path, sizeof(path), "/proc/%d", (int)proc->pid);
+    if (stat(path, &is) || pidfd_send_signal(proc->pidfd, 0, NULL, 0))
+        return error_set(err, E_NOT_FOUND, "process %d is gone", (int)proc->pid);
+    *ret = is.st_uid;
     return 0;
 }
 

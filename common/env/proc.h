@@ -38,6 +38,9 @@ int proc_wait(const struct proc *proc, bool block, struct proc_exit *ret, struct
 
 bool proc_alive(pid_t pid, uint64_t start_ticks); /* zombies are not alive */
 int proc_start_ticks(pid_t pid, uint64_t *ret, struct error *err);
+/* The effective user of this process, root's for one that may not be looked into (PR_SET_DUMPABLE).
+ * E_NOT_FOUND when it has exited. */
+int proc_user(const struct proc *proc, uid_t *ret, struct error *err);
 
 /* All descendants, parents before children, malloc'd; the caller frees. A snapshot: fork bombs may
  * outrun it, cgroups do not. */

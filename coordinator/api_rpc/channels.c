@@ -83,7 +83,7 @@ static void settle(void *arg)
     for (struct channel *c = relay_first(service->relay); c; c = relay_next(service->relay, c))
         if (!c->over && !owner_is_valid(service, c))
             (void)channel_stop(c, now_ms, "its token is good no more");
-    bool left = relay_sweep(service->relay, now_ms);
+    (void)relay_sweep(service->relay, now_ms);
     for (struct channel *c = relay_first(service->relay); c; c = relay_next(service->relay, c)) {
         if (!c->over || c->told)
             continue;
@@ -94,7 +94,7 @@ static void settle(void *arg)
         channels_wake(service, c, CHANNEL_OUT);
         service_wake(service, WAIT_NODE, c->node);
     }
-    if (left)
+    if (relay_sweep(service->relay, now_ms)) /* also those that were ended above */
         loop_timer_set(service->options.loop, &service->channels, now_ms + SWEEP_MS, settle,
                        service);
 }

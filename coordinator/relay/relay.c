@@ -77,14 +77,15 @@ static bool rate_allows(struct relay *relay, const char *tenant, int64_t now_ms)
     return true;
 }
 
+/* One that is over counts until its client has read the rest: it uses a place of all. */
 bool relay_has_room(struct relay *relay, const struct channel_wish *wish, int64_t now_ms,
                     enum limit *ret_limit)
 {
     int of_job = 0, of_tenant = 0;
     for (struct channel *c = relay_first(relay); c; c = relay_next(relay, c)) {
-        if (!c->over && strcmp(c->tenant, wish->tenant) == 0)
+        if (!c->left && strcmp(c->tenant, wish->tenant) == 0)
             of_tenant++;
-        if (!c->over && strcmp(c->job, wish->job) == 0)
+        if (!c->left && strcmp(c->job, wish->job) == 0)
             of_job++;
     }
     if (of_job >= MAX_JOB_CHANNELS)

@@ -4,6 +4,7 @@ import os
 import struct
 import threading
 
+import attackers_beside as beside
 from wire import Peer, number, text
 
 SSE = "Accept: text/event-stream"
@@ -384,7 +385,9 @@ def log_flood(attack):
 
 
 ROLES = {
-    "viewer": [long_polls, unread_answers, lists, plans, plans_of_much, denied_writes, half_messages, bombs, other_reads, streams, pages, unread_pages, log_follows, reconnects],
-    "member": [submits, submits_and_cancels, large_specs, large_bodies, wide_specs, keys, scales, member_plans, sessions, bad_jobs, short_jobs],
-    "worker": [board_waits, board_sets, commits, metric_flood, progress_at_the_ends, lost_peers, hellos, joins, foreign_workers, hub_garbage, hub_connections, log_flood],
+    "viewer": [long_polls, unread_answers, lists, plans, plans_of_much, denied_writes, half_messages, bombs, other_reads, streams, pages, unread_pages, log_follows, reconnects,
+               *beside.VIEWER],
+    "member": [submits, submits_and_cancels, large_specs, large_bodies, wide_specs, keys, scales, member_plans, sessions, bad_jobs, short_jobs, *beside.MEMBER],
+    "worker": [board_waits, board_sets, commits, metric_flood, progress_at_the_ends, lost_peers, hellos, joins, foreign_workers, hub_garbage, hub_connections, log_flood,
+               *beside.WORKER],
 }

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from attackers_beside import forged_channels
 from wire import Peer, number, text
 
 BOMB = b"\x0a\x00" * (2 << 20)
@@ -116,6 +117,10 @@ def as_forger(attack):
 
 def as_caller(attack):
     as_node(attack, forged_calls)
+
+
+def as_channel_forger(attack):
+    as_node(attack, forged_channels)
 
 
 def as_half_reporter(attack):
@@ -391,7 +396,7 @@ def signals(attack):
 
 
 ROLES = {
-    "agent": [taken_names, new_nodes, as_poller, as_forger, as_caller, as_half_reporter, clients_calls, handshakes, held_handshakes],
+    "agent": [taken_names, new_nodes, as_poller, as_forger, as_caller, as_channel_forger, as_half_reporter, clients_calls, handshakes, held_handshakes],
     "stranger": [silent_connections, half_handshakes, stranger_handshakes, rpc_garbage, wrong_tokens, versions, stranger_bombs, stranger_half_messages, dripped_headers,
                  http_floods, http_garbage, wrong_logins],
     "local": [hub_bombs, hub_wrong_tokens, hub_strangers, rank_ports, other_ports, private_files, guessed_names, shared_folder, signals, silent_connections,

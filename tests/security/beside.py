@@ -296,7 +296,7 @@ class Scene:
         if role == "agent":
             told["agent"] = self.pinned((self.cluster.data / "agent.token").read_text().strip())
             told["keys"] = [self.new_key(f"{role}{copy}.{n}") for n in range(4)]
-            told["own_keys"] = {name: self.new_key(f"{name}-{copy}") for name in ("poll_storm", "forged_reports", "forged_calls", "half_reports")}
+            told["own_keys"] = {name: self.new_key(f"{name}-{copy}") for name in ("poll_storm", "forged_reports", "forged_calls", "forged_channels", "half_reports")}
         if role == "local":
             pids = [*self.agents.values(), self.cluster.coordinator.pid, *map(int, self.before["pids"])]
             told |= {"hubs": self.hubs(), "private": list(map(str, private)),

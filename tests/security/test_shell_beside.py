@@ -1,6 +1,8 @@
 """Programs beside a worker (`muster exec`) on a node that tenants share: they are the tenant's, as the worker is."""
 import os
+import re
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -113,3 +115,41 @@ def test_an_agent_that_is_killed_takes_them_along_and_no_worker(make_shared):
     assert process.wait(HANG_SECONDS) == 255
     done = wait_for("a program beside the adopted worker", 60, lambda: (lambda d: d if d.returncode == 0 else None)(beside(cluster, job, "echo again")))
     assert done.stdout == "again\n" and not gone(worker)
+
+
+LISTENS = """
+import socket, sys, time
+one = socket.create_server(("127.0.0.1", 0))
+print("port=%d" % one.getsockname()[1], flush=True)
+while True:
+    one.accept()[0].sendall(b"hello of " + sys.argv[1].encode())
+"""
+
+
+def through(cluster, tenant, job, port):
+    """What `muster forward` brings from that port, and what it prints."""
+    process = subprocess.Popen([cluster.muster_path, "forward", job, f"0:{port}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**cluster.environment(), "MUSTER_TOKEN": cluster.tokens[tenant]}, text=True)
+    here = int(re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())[1])
+    with socket.create_connection(("127.0.0.1", here), 60) as one:
+        try:
+            one.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+            text = one.recv(1000)
+        except ConnectionError:
+            text = b""
+    process.send_signal(signal.SIGINT)
+    return text, process.communicate(timeout=30)[1]
+
+
+def test_a_port_that_is_not_the_jobs_is_not_reached(make_shared):
+    """Not the coordinator's, which trusts the local user more, nor what another tenant's program offers without a password."""
+    cluster = make_shared()
+    jobs = {tenant: as_tenant(cluster, tenant, "submit", "--", "/usr/bin/python3", "-c", LISTENS, tenant).stdout.strip() for tenant in ("red", "blue")}
+    ports = {tenant: int(wait_for("its port", 30, lambda: re.search(r"port=(\d+)", as_tenant(cluster, tenant, "logs", jobs[tenant]).stdout))[1]) for tenant in jobs}
+    assert through(cluster, "red", jobs["red"], ports["red"]) == (b"hello of red", "")
+    strange = [ports["blue"], *(int(re.search(r":(\d+)(\?|$)", url)[1]) for url in (cluster.rpc, cluster.http))]
+    for port in strange:
+        text, said = through(cluster, "red", jobs["red"], port)
+        assert text == b"" and f"port {port} is not the job's" in said, (text, said)
+    ends = [entry["text"] for entry in cluster.rest("GET", "/v1/audit?limit=100")[1]["entries"] if entry["method"] == "EndChannel"]
+    assert sum("is not the job's" in text for text in ends) == len(strange), ends

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -275,6 +276,15 @@ static int listen_here(uint16_t *ret_port)
     return fd;
 }
 
+/* A socket has the user that files would have (setfsuid(2)). */
+static int listen_as(uid_t user, uint16_t *ret_port)
+{
+    int own = setfsuid(user);
+    int fd = listen_here(ret_port);
+    (void)setfsuid((uid_t)own);
+    return fd;
+}
+
 static int try_connect(struct seen *seen, uint16_t port, struct error *err)
 {
     struct terminal_events events = seen_events(seen);
@@ -376,7 +386,7 @@ Test(terminal_place, a_connection_belongs_to_the_workers_user)
     uint16_t port;
     if (geteuid() != 0)
         cr_skip_test("only root can run workers as somebody else");
-    int listener = listen_here(&port);
+    int listener = listen_as(65534, &port);
     rig_as_user(&rig, 65534, 65533);
     rig_sleeper(&rig, 1);
     cr_assert_eq(try_connect(&seen, port, &err), 0, "%s", err.text);
@@ -386,4 +396,23 @@ Test(terminal_place, a_connection_belongs_to_the_workers_user)
     close_seen(&seen);
     close(fd);
     close(listener);
+}
+
+/* The coordinator's, another tenant's, the machine's. */
+Test(terminal_place, a_port_of_another_user_is_refused)
+{
+    struct seen seen = {0};
+    struct error err = {0};
+    uint16_t port;
+    if (geteuid() != 0)
+        cr_skip_test("only root can run workers as somebody else");
+    rig_as_user(&rig, 65534, 65533);
+    rig_sleeper(&rig, 1);
+    for (uid_t user = 0; user < 2; user++) {
+        int listener = listen_as(user, &port);
+        cr_expect_eq(try_connect(&seen, port, &err), E_PERMISSION_DENIED);
+        cr_expect(strstr(err.text, "not the job's"), "%s", err.text);
+        cr_expect_eq(accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), -1);
+        close(listener);
+    }
 }

@@ -574,6 +574,28 @@ Test(channels, have_limits)
     cr_assert_eq(open_code(message, made.red, &err), 0, "%s", err.text);
 }
 
+/* Else one tenant takes the places of all with programs that end at once. */
+Test(channels, that_have_ended_count_until_their_client_has_read)
+{
+    struct error err;
+    struct answer answer;
+    Muster__OpenChannelRequest message = shell_of(made.red_job);
+    Muster__ChannelEnd end = MUSTER__CHANNEL_END__INIT;
+    char id[ID_MAX];
+    end.exited = true;
+    for (int i = 0; i < MAX_JOB_CHANNELS; i++) {
+        open_as(made.red, id);
+        Muster__SendTerminalRequest send = output_message(id, 0, "");
+        send.end = &end;
+        agent(&world, "SendTerminal", &send, &answer);
+        cr_assert(answer.message, "%s", answer.err.text);
+        answer_fini(&answer);
+    }
+    cr_assert_eq(open_code(message, made.red, &err), E_RESOURCE_EXHAUSTED);
+    live(RELAY_LINGER_MS + 2000, NULL, 0);
+    cr_assert_eq(open_code(message, made.red, &err), 0, "%s", err.text);
+}
+
 Test(channels, refuse_what_cannot_be)
 {
     struct error err;
