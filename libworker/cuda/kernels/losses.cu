@@ -74,8 +74,11 @@ extern "C" void gpu_pair_backward(const struct gpu_pair *p, const float *dout,
                                   const struct gpu_gradient gradients[2], cudaStream_t stream)
 {
     for (int i = 0; i < 2; i++) {
+        struct gpu_pair pair = *p;
+        if (i == 1 && p->loss == GPU_BINARY_CROSS_ENTROPY)
+            pair.target = pair.x; /* whose slope is x alone: its values may be gone */
         if (gradients[i].at && p->count)
-            GPU_LAUNCH(pair_slopes, flat_grid(p->count), dim3(FLAT_THREADS), 0, stream, *p, dout,
+            GPU_LAUNCH(pair_slopes, flat_grid(p->count), dim3(FLAT_THREADS), 0, stream, pair, dout,
                        gradients[i], i == 1);
     }
 }

@@ -21,6 +21,7 @@ static void x_slope(const struct pair *p)
         p->out[i] = p->dout[i] * (share[i] - p->target[i]);
 }
 
+/* The target may be missing. */
 static void target_slope(const struct pair *p)
 {
     for (int64_t i = 0; i < p->n; i++)
@@ -34,7 +35,16 @@ static void binary_cross_entropy_forward(const struct op_call *call)
 
 static void binary_cross_entropy_backward(const struct op_call *call)
 {
-    pair_backward(call, x_slope, target_slope);
+    struct op_call alone = *call;
+    pair_each(call, &call->d_in[0], x_slope);
+    alone.in[1] = call->in[0];
+    pair_each(&alone, &call->d_in[1], target_slope);
+}
+
+/* x for each gradient, the target for that of x. */
+static unsigned binary_cross_entropy_keeps(const struct node *node)
+{
+    return OP_IN(0) | (node->in[0]->trains ? OP_IN(1) : 0);
 }
 
 static void binary_cross_entropy_cost(const struct op_call *call, bool backward,
@@ -46,6 +56,7 @@ static void binary_cross_entropy_cost(const struct op_call *call, bool backward,
 const struct op_row op_binary_cross_entropy = {
     .name = "binary_cross_entropy",
     PAIR_ROW,
+    .keeps_of = binary_cross_entropy_keeps,
     .cost = binary_cross_entropy_cost,
     .forward = binary_cross_entropy_forward,
     .backward = binary_cross_entropy_backward,

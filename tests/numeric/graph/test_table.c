@@ -248,6 +248,8 @@ Test(graph_table, frozen_weights_keep_no_inputs)
         {"matmul", 1, OP_IN(0)},
         {"multiply", 0, OP_IN(1)},
         {"multiply", 1, OP_IN(0)},
+        {"binary_cross_entropy", 0, OP_IN(0) | OP_IN(1)},
+        {"binary_cross_entropy", 1, OP_IN(0)},
         {"head_cross_entropy", 0, OP_IN(1) | OP_IN(2) | OP_OUT(1)},
         {"head_cross_entropy", 1, OP_IN(0) | OP_IN(2) | OP_OUT(1)},
         {"layer_norm", 0, OP_IN(0) | OP_IN(1) | OP_OUT(1) | OP_OUT(2)},
