@@ -55,6 +55,15 @@ int checkpoint_folder_free(const struct cluster *cluster, const struct spec *spe
     return 0;
 }
 
+/* A program that reports may save before it is known that the whole gang runs (group.c): no other
+ * generation trains then. */
+static bool starts_in(const struct job *job, const struct worker *worker, uint64_t generation)
+{
+    return job->state == JOB_STARTING && generation == job->forming.generation &&
+           worker_living(worker) && !worker->held && !worker->aware &&
+           group_rank_of(&job->forming, worker->uid) >= 0;
+}
+
 static int check_fence(struct step *step, const struct job *job, struct error *err)
 {
     const struct checkpoint *checkpoint = &step->event->checkpoint.checkpoint;
@@ -69,7 +78,7 @@ static int check_fence(struct step *step, const struct job *job, struct error *e
     bool trains = !job_state_ended(job->state) && group->published && whole && !job->forming.open &&
                   checkpoint->generation == group->generation && worker_living(worker) &&
                   group_rank_of(group, worker->uid) >= 0;
-    if (trains)
+    if (trains || starts_in(job, worker, checkpoint->generation))
         return 0;
     error_set(err, E_ABORTED, "generation %llu is over: its checkpoint of step %llu is refused",
               (unsigned long long)checkpoint->generation, (unsigned long long)checkpoint->step);
@@ -214,7 +223,8 @@ void checkpoint_commit(struct step *step)
             record_checkpoint(step, job, &checkpoint);
             step_store(step, job);
             if (!job->current.joined || any_reports(job))
-                step_reassign_group(step, job, &job->current);
+                step_reassign_group(step, job,
+                                    job->current.generation ? &job->current : &job->forming);
         }
         paths = step->event->request ? list_surplus(job) : NULL;
     }

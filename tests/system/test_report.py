@@ -57,6 +57,24 @@ def test_steps_losses_and_checkpoints_are_known(make_cluster, program, tmp_path)
         assert place["stop"] is False and place["latest"] is None and 1024 < place["master_port"] < 65536
 
 
+def test_a_checkpoint_of_the_first_second_is_taken(make_cluster, program, tmp_path):
+    """Rank 1 reports nothing, so it is known only later that the whole gang runs."""
+    cluster = make_cluster(nodes=2, slots=1)
+    folder = tmp_path / "ckpt"
+    job = cluster.submit("-N", "2", "--checkpoint", folder, "--", *program('''
+        if os.environ["RANK"] == "0":
+            path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/first"
+            os.makedirs(path)
+            report.note("step", step=1)
+            print(json.dumps(report.ask("checkpoint", path=path)), flush=True)
+            assert report.ask("latest")["path"] == path
+        time.sleep(3)
+    '''))
+    ended = cluster.wait_state(job, "succeeded")
+    assert lines(cluster, job) == [{"id": 1, "prune": []}]
+    assert ended["last_checkpoint"]["path"] == f"{folder}/first" and int(ended["last_checkpoint"]["step"]) == 1
+
+
 def test_a_program_is_asked_to_stop_and_saves_within_its_grace(cluster, program, tmp_path):
     folder = tmp_path / "ckpt"
     job = cluster.submit("--checkpoint", folder, "--", *program('''

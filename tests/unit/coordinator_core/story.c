@@ -518,7 +518,8 @@ void story_node_dies(struct story *story, const char *name)
 void story_commit(struct story *story, const char *id, int rank, uint64_t generation, uint64_t step)
 {
     const struct job *job = story_job(story, id);
-    const struct worker *worker = job_worker(job, job->current.members[rank]);
+    const struct group *group = job->current.generation ? &job->current : &job->forming;
+    const struct worker *worker = job_worker(job, group->members[rank]);
     struct event event = {.kind = EVENT_CHECKPOINT, .request = ++story->next_request};
     event.checkpoint.job = id;
     event.checkpoint.node = worker->node;
@@ -526,7 +527,7 @@ void story_commit(struct story *story, const char *id, int rank, uint64_t genera
     event.checkpoint.incarnation = story_node(story, worker->node)->incarnation;
     event.checkpoint.done = true;
     event.checkpoint.checkpoint =
-        (struct checkpoint){.step = step, .generation = generation, .world = job->current.world};
+        (struct checkpoint){.step = step, .generation = generation, .world = group->world};
     (void)snprintf(event.checkpoint.checkpoint.path, sizeof(event.checkpoint.checkpoint.path),
                    "/ckpt/step-%08llu", (unsigned long long)step);
     story_send(story, &event);

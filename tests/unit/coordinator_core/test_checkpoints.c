@@ -56,6 +56,41 @@ Test(checkpoints, a_stale_checkpoint_is_refused)
     cr_expect_eq(kept_checkpoints("j1"), 2);
 }
 
+/* Its gang counts as running UNAWARE_AFTER_MS after its last process started. */
+Test(checkpoints, a_program_that_reports_may_save_as_soon_as_it_runs)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    const struct job *job = story_job(&s, "j1");
+    cr_assert_eq(job->state, JOB_STARTING);
+    story_commit(&s, "j1", 0, 1, 3);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+    story_commit(&s, "j1", 0, 2, 4);
+    cr_expect_eq(s.error.code, E_ABORTED, "no generation of this number");
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_assert_eq(job->state, JOB_RUNNING);
+    cr_assert_eq(job->checkpoints_count, 1);
+    cr_expect_eq(job_last_checkpoint(job)->step, 3);
+    story_commit(&s, "j1", 0, 1, 5);
+    cr_expect_eq(s.error.code, 0, "%s", s.error.text);
+}
+
+Test(checkpoints, a_libworker_rank_saves_only_after_it_joined)
+{
+    s.unaware = true;
+    story_two_nodes(&s);
+    story_submit(&s, &story_rigid);
+    story_follow(&s);
+    s.unaware = false; /* it says Hello, and does not join */
+    story_node(&s, "a")->workers[0].never_joins = true;
+    story_report(&s, "a");
+    cr_assert_eq(story_job(&s, "j1")->state, JOB_STARTING);
+    story_commit(&s, "j1", 0, 1, 3);
+    cr_expect_eq(s.error.code, E_ABORTED);
+}
+
 Test(checkpoints, a_checkpoint_of_a_later_generation_supersedes_higher_steps_of_earlier_ones)
 {
     story_running_pair(&s, &story_pair);
