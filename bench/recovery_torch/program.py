@@ -72,7 +72,7 @@ def main():
     elif how == "torchft":
         replica(model, optimizer, train, done)
     else:
-        generation = os.environ.get("MUSTER_GENERATION") or os.environ.get("TORCHELASTIC_RESTART_COUNT")
+        generation = int(time.time() * 1000)  # all processes of a later world began later
         saved = f"{folder}/state.pt"
         dist.init_process_group("gloo")
         if os.path.exists(saved):

@@ -102,41 +102,74 @@ def under_muster(python, how, count):
                 cluster.kill_node(victim[0])
             what = {"inplace": "muster.elastic", "restart": "an unmodified script restarted by Muster"}[how]
             fine = rounds_of(f"{what}, worker killed", count, lambda: measure(folder, worker), TARGET_S if how == "inplace" else None)
+            back = lambda: cluster.start_agent(victim[0])
             if how == "inplace":
-                fine &= rounds_of(f"{what}, node killed", count, lambda: measure(folder, node, lambda: cluster.start_agent(victim[0])), TARGET_S)
+                fine &= rounds_of(f"{what}, node killed", count, lambda: measure(folder, node, back), TARGET_S)
+            else:
+                fine &= rounds_of(f"{what}, node killed and back at once", count, lambda: measure(folder, lambda: (node(), back())))
             cluster.muster("cancel", name)
             return fine
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def under_torchrun(python, count):
-    with tempfile.TemporaryDirectory(prefix="mb-") as folder:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-        log = open(f"{folder}/log", "w")
-        launcher = subprocess.Popen([python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--nnodes", "1", "--max_restarts", "1000",
-                                     "--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{free_port()}", HERE / "program.py", "restart", folder],
-                                    stdout=log, stderr=log, env=environment, start_new_session=True)
+class Torchrun:
+    """Agents of torchrun that run program.py, the first of which has the store."""
 
-        def worker():
-            table = processes()
-            ranks = sorted(pid for pid, (parent, line) in table.items() if parent == launcher.pid and "program.py" in line)
-            os.kill(ranks[-1], signal.SIGKILL)
-        try:
-            while launcher.poll() is None and not steps(folder):
-                time.sleep(0.1)
-            if launcher.poll() is not None:
-                print(f"bench recovery_torch: this torchrun does not start: {Path(folder, 'log').read_text()[-200:].strip()}", file=sys.stderr)
-                return True
-            return rounds_of("torchrun, one agent with two processes, worker killed", count, lambda: measure(folder, worker))
-        finally:
-            for pid in descendants({launcher.pid}, processes()):
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
-            launcher.wait()
-            log.close()
+    def __init__(self, python, folder, agents, workers):
+        self.folder, self.log = folder, open(f"{folder}/log", "w")
+        self.command = [python, "-m", "torch.distributed.run", "--nproc_per_node", str(workers), "--nnodes", str(agents), "--max_restarts", "1000",
+                        "--rdzv_id", "bench", "--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{free_port()}"]
+        self.running = [self.begin(place == 0) for place in range(agents)]
+
+    def begin(self, has_store):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+        return subprocess.Popen([*self.command, "--rdzv_conf", f"is_host={has_store}", HERE / "program.py", "restart", self.folder],
+                                stdout=self.log, stderr=self.log, env=environment, start_new_session=True)
+
+    def starts(self):
+        while not steps(self.folder):
+            if any(agent.poll() is not None for agent in self.running):
+                return False
+            time.sleep(0.1)
+        return True
+
+    def kill_worker(self):
+        table, agent = processes(), self.running[-1].pid
+        os.kill(max(pid for pid, (parent, line) in table.items() if parent == agent and "program.py" in line), signal.SIGKILL)
+
+    def kill_agent(self, agent):
+        for pid in descendants({agent.pid}):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        agent.wait()
+
+    def lose_node(self):
+        self.kill_agent(self.running[-1])
+        self.running[-1] = self.begin(False)
+
+    def end(self):
+        for agent in self.running:
+            self.kill_agent(agent)
+        self.log.close()
+
+
+def under_torchrun(python, count):
+    fine = True
+    for agents, workers, what, kill in [(1, 2, "one agent with two processes, worker killed", Torchrun.kill_worker),
+                                        (2, 1, "two agents with a process each, node killed and back at once", Torchrun.lose_node)]:
+        with tempfile.TemporaryDirectory(prefix="mb-") as folder:
+            torchrun = Torchrun(python, folder, agents, workers)
+            try:
+                if not torchrun.starts():
+                    print(f"bench recovery_torch: this torchrun does not start: {Path(folder, 'log').read_text()[-200:].strip()}", file=sys.stderr)
+                    return True
+                fine &= rounds_of(f"torchrun, {what}", count, lambda: measure(folder, lambda: kill(torchrun)))
+            finally:
+                torchrun.end()
+    return fine
 
 
 LIGHTHOUSE = ("--min_replicas", "1", "--join_timeout_ms", "10000")  # the rest is its default
