@@ -17,6 +17,7 @@
 
 enum {
     LINGER_MS = 500, /* after the last process: another one may have its pty or pipe open */
+    REST_MS = 200,   /* until a pty that no process had open is read again */
     ROWS = 24,
     COLUMNS = 80,
 };
@@ -61,7 +62,8 @@ void terminal_watch(struct terminal *terminal)
     struct terminal_fd *input = input_of(terminal);
     for (int i = 0; i < TERMINAL_STREAMS; i++) {
         struct terminal_fd *end = &terminal->out[i];
-        fd_watch(terminal, end, in | (room && end == input ? EPOLLOUT : 0), out_event);
+        uint32_t wanted = in | (room && end == input ? EPOLLOUT : 0);
+        fd_watch(terminal, end, end->rests ? 0 : wanted, out_event);
     }
     fd_watch(terminal, &terminal->in, room ? EPOLLOUT : 0, in_event);
 }
@@ -96,6 +98,14 @@ static void step_in(struct terminal *terminal, int64_t ms)
     loop_timer_set(loop, &terminal->timer, loop_now_ms(loop) + ms, step, terminal);
 }
 
+static void read_again(struct terminal *terminal)
+{
+    if (!terminal->out[0].rests)
+        return;
+    terminal->out[0].rests = false;
+    terminal_watch(terminal);
+}
+
 static void set_end(struct terminal *terminal, const struct terminal_end *end)
 {
     if (terminal->over)
@@ -104,6 +114,7 @@ static void set_end(struct terminal *terminal, const struct terminal_end *end)
     terminal->connecting = terminal->wants_room = false;
     terminal->end = *end;
     step_in(terminal, terminal->lingered ? 0 : LINGER_MS);
+    read_again(terminal);
 }
 
 /* Nothing of its output is waited for. */
@@ -134,7 +145,7 @@ static void tell_end(struct terminal *terminal)
     terminal->events.ended(terminal->events.arg, &terminal->end);
 }
 
-/* The timer: a connection took too long, or the rest of the output did. */
+/* The timer: a connection took too long, the rest of the output did, or a pty has rested. */
 static void step(void *arg)
 {
     struct terminal *terminal = arg;
@@ -142,6 +153,8 @@ static void step(void *arg)
         terminal_end_now(terminal, TERMINAL_REFUSED, "the program on that port does not accept");
     else
         terminal->lingered = terminal->lingered || terminal->over;
+    if (!terminal->released)
+        read_again(terminal);
     tell_end(terminal);
 }
 
@@ -181,9 +194,14 @@ void terminal_connecting(struct terminal *terminal, int problem)
     terminal_watch(terminal);
 }
 
-/* A pty without processes: EIO. */
+/* EIO: no process has the pty open. They may still run: closing it would send them SIGHUP. */
 static void output_ended(struct terminal *terminal, struct terminal_fd *end, int problem)
 {
+    if (terminal->pty && !terminal->over) {
+        end->rests = true;
+        step_in(terminal, REST_MS);
+        return;
+    }
     fd_close(terminal, end);
     if (!terminal->connection)
         return;

@@ -15,6 +15,7 @@ enum { TERMINAL_STREAMS = 2 };
 struct terminal_fd {  /* one of ours */
     int fd;           /* -1 = closed */
     uint32_t watched; /* epoll events; 0 = not watched */
+    bool rests;       /* a pty that no process has open now */
 };
 
 struct terminal {

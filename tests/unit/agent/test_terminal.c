@@ -35,6 +35,20 @@ Test(terminal, output_and_exit_code_of_a_pty_arrive)
     close_seen(&seen);
 }
 
+/* As a program does that ends: its descriptors are closed before its exit code is known. */
+Test(terminal, a_program_that_closes_its_pty_goes_on)
+{
+    struct seen seen = {0};
+    rig_sleeper(&rig, 1);
+    open_sh(&rig, &seen, true,
+            "echo here; exec <&- >&- 2>&-; sleep 0.7; echo again >/dev/tty; exec 1>&-; exit 7");
+    cr_assert(rig_until(&rig, &seen.ended));
+    cr_expect_eq(seen.end.reason, TERMINAL_EXITED, "signal %d", seen.end.signal);
+    cr_expect_eq(seen.end.code, 7);
+    cr_expect_str_eq(buf_cstr(&seen.text[0]), "here\r\nagain\r\n");
+    close_seen(&seen);
+}
+
 Test(terminal, pipes_keep_output_and_errors_apart)
 {
     struct seen seen = {0};
