@@ -293,11 +293,9 @@ static int call_and_wait(struct client *client, const char *method, const void *
     return err->code;
 }
 
-int client_call(struct client *client, const char *method, const void *request,
-                const struct rpc_options *options, void *ret_answer, struct error *err)
+static int call_reaching(struct client *client, const char *method, const void *request,
+                         const struct rpc_options *how, void *ret_answer, struct error *err)
 {
-    struct rpc_options usual = {.timeout_ms = CALL_TIMEOUT_MS, .retry = true};
-    const struct rpc_options *how = options ? options : &usual;
     int64_t wait_ms = how->timeout_ms < CONNECT_MS ? how->timeout_ms : CONNECT_MS;
     struct one_call call = {0};
     int rc = client->reached ? 0 : net_reach(client->url, wait_ms, err);
@@ -310,6 +308,30 @@ int client_call(struct client *client, const char *method, const void *request,
     if (!rc)
         *(ProtobufCMessage **)ret_answer = call.answer;
     return rc;
+}
+
+/* A call that may not run twice is not tried again, also where a busy coordinator was slow to
+ * accept the connection: one that may run twice waits for that. */
+static int reach_for(struct client *client, const struct rpc_options *how, struct error *err)
+{
+    Muster__VersionRequest request = MUSTER__VERSION_REQUEST__INIT;
+    Muster__VersionAnswer *answer = NULL;
+    bool brief = how->timeout_ms > 0 && how->timeout_ms < CALL_TIMEOUT_MS;
+    struct rpc_options first = {.timeout_ms = brief ? how->timeout_ms : CALL_TIMEOUT_MS,
+                                .retry = true};
+    int rc = call_reaching(client, "Version", &request, &first, &answer, err);
+    rpc_message_free(answer);
+    return rc;
+}
+
+int client_call(struct client *client, const char *method, const void *request,
+                const struct rpc_options *options, void *ret_answer, struct error *err)
+{
+    struct rpc_options usual = {.timeout_ms = CALL_TIMEOUT_MS, .retry = true};
+    const struct rpc_options *how = options ? options : &usual;
+    if (!client->reached && !how->retry && reach_for(client, how, err))
+        return err->code;
+    return call_reaching(client, method, request, how, ret_answer, err);
 }
 
 int client_fail(const struct error *err)

@@ -58,7 +58,8 @@ void client_close(struct client *client); /* zeroed memory is fine */
 
 /* One call, 6 s unless `options` has another limit; free the answer with rpc_message_free. A
  * coordinator that was never reached is explained at once if possible: refused, unknown host,
- * another protocol. One that answered before is waited for while it restarts. */
+ * another protocol. One that answered before is waited for while it restarts. A call without
+ * `retry` is sent when another one was answered. */
 int client_call(struct client *client, const char *method, const void *request,
                 const struct rpc_options *options, void *ret_answer, struct error *err);
 

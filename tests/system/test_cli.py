@@ -115,13 +115,14 @@ def test_every_restart_is_told_and_generations_are_marked(cluster, tmp_path):
 
 
 @contextlib.contextmanager
-def between(address):
-    """(another address of a coordinator, what callers said to it so far: [bytes])"""
+def between(address, late_s=0.0):
+    """(another address of a coordinator, what callers said to it so far: [bytes]); what it says first comes late."""
     host, port = address.removeprefix("tcp://").rsplit(":", 1)
     said, ends = [0], []
 
     def carry(source, target, counts):
         with contextlib.suppress(OSError):
+            time.sleep(0 if counts else late_s)
             while data := source.recv(65536):
                 said[0] += len(data) if counts else 0
                 target.sendall(data)
@@ -140,6 +141,16 @@ def between(address):
         for end in ends:
             end.close()
         server.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_call_that_may_not_run_twice_waits_for_a_busy_coordinator(cluster, tmp_path):
+    job = cluster.submit("--", "sleep", "600")
+    cluster.wait_state(job, "running")
+    with between(cluster.rpc, late_s=1) as (address, _):
+        for words in ("backup", str(tmp_path / "copy.db")), ("exec", job, "--", "true"):
+            done = subprocess.run([cluster.muster_path, *words], capture_output=True, text=True, timeout=HANG_SECONDS,
+                                  env={**cluster.environment(), "MUSTER_ADDR": address})
+            assert done.returncode == 0, (words, done.stderr)
 
 
 def test_the_end_is_told_to_a_follower_that_asks_nothing_meanwhile(cluster, tmp_path):
