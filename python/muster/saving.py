@@ -85,19 +85,25 @@ def saved(path: AnyPath, step: Optional[int] = None) -> None:
 
 
 def latest(folder: Optional[AnyPath] = None) -> Optional[Path]:
-    """The newest whole checkpoint to resume from, or None. Under Muster those that the coordinator
-    knows; outside, the newest folder in `folder` that a block of `checkpoint` could have made."""
-    here = agent()
-    if here is not None:
-        path = here.request({"do": "latest"}).get("path")
-        return Path(path) if path else None
-    named = os.environ.get("MUSTER_RESUME_FROM")
-    if named and named != "latest":
-        return Path(named)
-    if folder is None or not os.path.isdir(folder):
-        return None
+    """The newest whole checkpoint to resume from, or None. Under Muster the job's own; before it has one,
+    what the job's `resume_from` says. Outside, and for `resume_from: latest`, the newest folder in
+    `checkpoint.dir`, else in `folder`, that a block of `checkpoint` could have made."""
+    found, looks = named()
+    folder = os.environ.get("MUSTER_CHECKPOINT_DIR") or folder if agent() else folder
+    if found or not looks or folder is None or not os.path.isdir(folder):
+        return found
     whole = [entry for entry in Path(folder).iterdir() if entry.is_dir() and not entry.name.startswith(".")]
     return max(whole, key=_age) if whole else None
+
+
+def named() -> Tuple[Optional[Path], bool]:
+    """The checkpoint that Muster or the job names, if any; else whether the newest of a folder is meant."""
+    here = agent()
+    path = here.request({"do": "latest"}).get("path") if here is not None else None
+    start = os.environ.get("MUSTER_RESUME_FROM") or ("" if here is not None else "latest")
+    if not path and start != "latest":
+        path = start
+    return Path(path) if path else None, start == "latest"
 
 
 def _age(folder: Path) -> Tuple[int, str]:

@@ -6,7 +6,6 @@ in the same step.
 """
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -22,10 +21,11 @@ RENAMED = {"learning_rate": "lr"}
 
 
 def latest(folder: Optional[saving.AnyPath] = None) -> Optional[str]:
-    """For Trainer.train(resume_from_checkpoint=…): the newest checkpoint, or None. Under Muster those that
-    the coordinator knows; outside, the checkpoint-N of the highest N with the trainer's state in it."""
-    if os.environ.get("MUSTER_REPORT_SOCKET"):
-        found = saving.latest()
+    """For Trainer.train(resume_from_checkpoint=…): the newest checkpoint, or None. Under Muster the job's
+    own; before it has one, what the job's `resume_from` says. Outside, and for `resume_from: latest`, the
+    checkpoint-N of the highest N with the trainer's state in it."""
+    found, looks = saving.named()
+    if found or not looks:
         return str(found) if found else None
     folders = Path(folder).glob("checkpoint-*") if folder else iter(())
     whole = [path for path in folders if re.fullmatch(r"checkpoint-\d+", path.name) and (path / "trainer_state.json").exists()]

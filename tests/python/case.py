@@ -14,7 +14,7 @@ from agent_peer import ENVIRONMENT, AgentPeer  # noqa: E402
 
 
 class Case(unittest.TestCase):
-    PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "MUSTER_RESUME_FROM", ENVIRONMENT)
+    PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "MUSTER_RESUME_FROM", "MUSTER_CHECKPOINT_DIR", ENVIRONMENT)
 
     def setUp(self):
         self.forget()

@@ -114,6 +114,22 @@ class Known(Folders):
     def test_the_latest_is_the_agents(self):
         self.peer(answers={"latest": {"path": "/ckpt/step-9", "step": 9}})
         self.assertEqual(muster.latest(), Path("/ckpt/step-9"))
+        os.environ["MUSTER_RESUME_FROM"] = "/ckpt/step-3"
+        self.assertEqual(muster.latest(), Path("/ckpt/step-9"), "the start is over")
+
+    def test_a_job_without_one_begins_where_it_says(self):
+        self.peer(answers={"latest": {"path": None, "step": None}})
+        for number in (1, 2):
+            path = self.save(f"step-{number}")
+            os.utime(path, (number, number))
+        self.assertIsNone(muster.latest(self.folder), "an earlier job's, and it says nothing")
+        os.environ["MUSTER_RESUME_FROM"] = "latest"
+        self.assertEqual(muster.latest(self.folder), self.folder / "step-2")
+        os.environ["MUSTER_CHECKPOINT_DIR"] = str(self.folder)
+        self.assertEqual(muster.latest("elsewhere"), self.folder / "step-2", "the job's folder")
+        self.assertEqual(muster.latest(), self.folder / "step-2")
+        os.environ["MUSTER_RESUME_FROM"] = str(self.folder / "step-1")
+        self.assertEqual(muster.latest(self.folder), self.folder / "step-1")
 
 
 class Together(Folders):
