@@ -6,7 +6,9 @@
 #include "libworker/cuda/kernels/elements.h"
 #include "libworker/graph/op/attention.h"
 
-enum { ALIGN = 256 };
+/* Without a GPU attention is planned for a cuDNN that knows all lengths, and no plan of cuDNN's can
+ * be made: the memory is what it needs at most. */
+enum { ALIGN = 256, PLANNED_VERSION = 91900, ENGINE_BYTES = 1024 };
 
 /* Scratch memory of a pass: its parts follow each other, `bytes` of them so far. */
 struct room {
@@ -46,7 +48,7 @@ static enum wk_dtype type_of(const struct op_call *call, const struct kernel_att
     return call->compute == WK_F32 ? WK_F32 : k->type;
 }
 
-static struct attention_ruling rule_of(struct cuda_device *device, const struct op_call *call,
+static struct attention_facts facts_of(struct cuda_device *device, const struct op_call *call,
                                        bool backward)
 {
     const struct kernel_attention k = attention_of(call);
@@ -65,9 +67,11 @@ static struct attention_ruling rule_of(struct cuda_device *device, const struct 
         .decodes = attention_decodes(call),
         .backward = backward,
     };
-    if (facts.choice != ATTENTION_OWN)
+    if (device->plans_alone)
+        facts.cudnn = PLANNED_VERSION;
+    else if (facts.choice != ATTENTION_OWN)
         facts.cudnn = cudnn_version_of(device, NULL);
-    return attention_rule(&facts);
+    return facts;
 }
 
 static struct cudnn_attention key_of(const struct op_call *call, bool backward, bool repeats)
@@ -108,14 +112,19 @@ size_t attention_cudnn_prepare(struct cuda_device *device, const struct op_call 
     struct room room = {.bytes = ALIGN}; /* as scratch memory may be less aligned */
     if (call->in[ATTENTION_QKV].count == 0)
         return 0;
-    struct attention_ruling ruling = rule_of(device, call, backward);
+    struct attention_facts facts = facts_of(device, call, backward);
+    struct attention_ruling ruling = attention_rule(&facts);
     if (ruling.why_own)
         return 0;
     struct cudnn_attention key = key_of(call, backward, ruling.repeats);
-    const struct cudnn_graph *plan = cudnn_plan_prepare(device, &key);
-    if (!plan)
-        return 0;
-    (void)parts_take(&room, call, &key, plan->workspace_bytes);
+    size_t workspace = ENGINE_BYTES + (key.repeats ? attention_workspace(&facts) : 0);
+    if (!device->plans_alone) {
+        const struct cudnn_graph *plan = cudnn_plan_prepare(device, &key);
+        if (!plan)
+            return 0;
+        workspace = plan->workspace_bytes;
+    }
+    (void)parts_take(&room, call, &key, workspace);
     return room.bytes;
 }
 
@@ -155,7 +164,8 @@ static bool is_aligned(const struct op_tensor *tensor)
 bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue, bool backward)
 {
     const struct op_tensor *qkv = &call->in[ATTENTION_QKV], *out = &call->out[0];
-    struct attention_ruling ruling = rule_of(queue->device, call, backward);
+    struct attention_facts facts = facts_of(queue->device, call, backward);
+    struct attention_ruling ruling = attention_rule(&facts);
     struct cudnn_attention key = key_of(call, backward, ruling.repeats);
     const struct cudnn_graph *plan = ruling.why_own ? NULL : cudnn_plan_find(queue->device, &key);
     if (!plan || !is_aligned(qkv) || !is_aligned(out) || !is_aligned(&call->out[ATTENTION_LSE]))

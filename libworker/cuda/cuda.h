@@ -42,6 +42,7 @@ struct cuda_device {
     void *cudnn; /* of cudnn.c, likewise */
     void (*cudnn_close)(struct cuda_device *);
     enum attention_choice attention; /* the setting */
+    bool plans_alone;                /* it is cuda_plan_device_new's: there is no GPU */
 };
 
 struct cuda_queue {

@@ -117,9 +117,8 @@ int cuda_plan_device_new(int arch, struct device **ret_device, struct error *err
     if (!device)
         return error_set(err, WK_ENOMEM, "no memory for a GPU's device");
     device->base.ops = &plan_ops;
-    device->attention = ATTENTION_OWN; /* cuDNN's plans need a GPU */
     device->arch = arch;
-    device->attention = ATTENTION_OWN; /* as plans of cuDNN's are made on a GPU */
+    device->plans_alone = true;
     *ret_device = &device->base;
     return 0;
 }

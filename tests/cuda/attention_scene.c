@@ -124,6 +124,17 @@ static void pass_run(struct op_args *args, struct queue *queue)
     device_memory_free(device, args->call.scratch, bytes);
 }
 
+size_t scene_scratch(const struct scene *s, const struct device *device, bool backward)
+{
+    struct op_args args = {.call = s->call, .backward = backward};
+    struct op_tensor *tensors[5];
+    args.pass = (struct op_pass){.device = "cuda", .trains = true, .samples = s->shape.samples};
+    tensors_of(&args.call, tensors);
+    for (int i = 0; i < 5; i++)
+        tensors[i]->data = NULL;
+    return device_kernel_find(device, "attention")->scratch_bytes(device, &args);
+}
+
 void scene_run(struct scene *s, struct queue *queue, size_t shift)
 {
     struct device *device = queue_device(queue);

@@ -33,6 +33,9 @@ void scene_free(struct scene *scene);
 void scene_run(struct scene *scene, struct queue *queue, size_t shift);
 void scene_run_host(struct scene *scene);
 
+/* What a plan of a pass asks the device for, as it asks: without addresses. */
+size_t scene_scratch(const struct scene *scene, const struct device *device, bool backward);
+
 /* The largest difference of two scenes' results, beside the second's largest value. */
 double scene_off(const struct scene *scene, const struct scene *other, enum scene_result result);
 

@@ -185,6 +185,27 @@ static void addresses_between_elements(void)
     stage_free(&stage);
 }
 
+/* A device without a GPU, as estimates have it, asks for what a GPU's asks for, and at most 1 KiB
+ * more. */
+static void memory_is_planned_without_a_gpu(void)
+{
+    struct stage stage = stage_new(ATTENTION_AUTO);
+    struct device *planned = NULL;
+    CHECK(!cuda_plan_device_new(cuda_device_of(stage.device)->arch, &planned, NULL));
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        struct scene *scene = scene_new(&shapes[i / 2], WK_BF16);
+        size_t there = scene_scratch(scene, stage.device, i % 2);
+        size_t here = scene_scratch(scene, planned, i % 2);
+        CHECK(here >= there && here <= there + 1024);
+        scene_free(scene);
+    }
+    struct scene *scene = scene_new(&shapes[0], WK_F32);
+    CHECK(scene_scratch(scene, planned, true) == scene_scratch(scene, stage.device, true));
+    scene_free(scene);
+    device_free(planned);
+    stage_free(&stage);
+}
+
 static void about_is(enum attention_choice choice, const char *text)
 {
     char about[ATTENTION_ABOUT_BYTES];
@@ -241,6 +262,7 @@ int main(int argc, char **argv)
         CHECK_CASE(own_and_cudnn_agree_on_what_is_kept),
         CHECK_CASE(own_kernels_take_the_rest),
         CHECK_CASE(addresses_between_elements),
+        CHECK_CASE(memory_is_planned_without_a_gpu),
         CHECK_CASE(what_is_used_is_told),
         CHECK_CASE(a_run_that_fails_is_the_devices_failure),
         {NULL, NULL},

@@ -13,7 +13,7 @@
 #include "tests/cuda/fake/cudnn_inside.h"
 #include "tests/cuda/fake/fake.h"
 
-enum { VERSION = 91900, ENGINE_BYTES = 256, TILE = 64, NONE = -1, ANY_OPERATION = -2 };
+enum { VERSION = 91900, ENGINE_BYTES = 256, TILE = 128, NONE = -1, ANY_OPERATION = -2 };
 
 struct cudnnContext {
     cudaStream_t stream;
@@ -264,13 +264,17 @@ static bool graph_has_engine(const struct descriptor *graph)
     return n == 10 || n == 14 || (n >= 17 && n <= 24);
 }
 
-/* As cuDNN's on sm_90: those of all scores, where it sums in a fixed order. */
+/* As cuDNN's on sm_90: gradients of all scores, where it sums in a fixed order; those of keys and
+ * values of each head, where heads share them. */
 static int64_t workspace_of(const struct descriptor *graph)
 {
     struct tensor q = tensor_of(operands_of(op_at(graph, 0)).in[0]);
     int64_t n = ops_of(graph), padded = (q.shape[2] + TILE - 1) / TILE * TILE;
     bool in_order = n == 17 || n == 19 || n == 21 || n == 23;
-    return ENGINE_BYTES + (in_order ? q.shape[0] * q.shape[1] * padded * padded * 2 : 0);
+    int64_t scores = in_order ? padded * padded : 0;
+    bool groups = n == 19 || n == 20 || n == 23 || n == 24;
+    int64_t shared = groups ? 2 * q.shape[2] * q.shape[3] : 0;
+    return ENGINE_BYTES + q.shape[0] * q.shape[1] * (scores + shared) * 2;
 }
 
 static const struct descriptor *graph_of_plan(const struct descriptor *plan)
