@@ -29,7 +29,9 @@ static const struct args_command list_command = {
 static const struct args_option set_options[] = {
     CLIENT_OPTIONS,
     CLIENT_OUTPUT,
-    {.name = "reason", .kind = ARGS_OPTION, .help = "why, for the record"},
+    {.name = "reason",
+     .kind = ARGS_OPTION,
+     .help = "why; jobs of all tenants on the node are given these words"},
     {.name = "node", .kind = ARGS_WORDS, .required = true, .value_name = "NODE", .help = "names"},
     {0},
 };
