@@ -54,6 +54,21 @@ static bool survivors_are_enough(const struct job *job)
            nodes.count[NODE_IS_READY] >= job->spec->nodes_min;
 }
 
+bool newcomers_all_start(const struct job *job)
+{
+    const struct group *group = &job->forming;
+    if (!group->generation || group->open || !job->current.generation)
+        return false;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        bool is_new = group_rank_of(&job->current, worker->uid) < 0;
+        if (is_new &&
+            (worker->held || !worker_living(worker) || group_has_asked(worker, group->generation)))
+            return false;
+    }
+    return true;
+}
+
 /* A worker that is held back is not started before its time: there is no wait for that. */
 static int64_t patience_ends(const struct job *job)
 {

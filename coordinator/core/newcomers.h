@@ -12,6 +12,9 @@
 #include "coordinator/core/step_state.h"
 #include "coordinator/rendezvous/ranks.h"
 
+/* True while a gang that trains is to grow and no new worker is ready: more may start with
+ * them. Else those of a node that comes later would wait until these have joined. */
+bool newcomers_all_start(const struct job *job);
 /* True if the forming group is to be published without those. */
 bool newcomers_are_late(const struct job *job, int64_t now_ms);
 /* When the wait for them ends; INT64_MAX = there is none. */

@@ -12,6 +12,7 @@
 #include "coordinator/core/formation.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/newcomers.h"
 #include "coordinator/core/resize.h"
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/spare.h"
@@ -117,24 +118,29 @@ static void start_gang(struct step *step, struct job *job, const struct placemen
     free(newcomers);
 }
 
+static const struct group *growth_base(const struct job *job)
+{
+    return job->forming.generation ? &job->forming : &job->current;
+}
+
+/* Of all members of the group that forms, else of the one that trains, and of these newcomers. */
 static void start_growth(struct step *step, struct job *job, const struct newcomer *newcomers,
                          int count, int nodes)
 {
-    struct formation formation = {.open = false,
-                                  .kept_count = job->current.world,
-                                  .newcomers = newcomers,
-                                  .newcomers_count = count};
-    struct rank_request *kept = calloc((size_t)job->current.world, sizeof(*kept));
+    const struct group *base = growth_base(job);
+    struct formation formation = {
+        .open = false, .kept_count = base->world, .newcomers = newcomers, .newcomers_count = count};
+    struct rank_request *kept = calloc((size_t)base->world, sizeof(*kept));
     struct reason reason;
     insist(kept);
-    for (int rank = 0; rank < job->current.world; rank++)
-        kept[rank] = (struct rank_request){.uid = job->current.members[rank], .rank = rank};
+    for (int rank = 0; rank < base->world; rank++)
+        kept[rank] = (struct rank_request){.uid = base->members[rank], .rank = rank};
     formation.kept = kept;
-    group_form(step, job, &formation);
     reason_set(&reason, REASON_GROWING,
-               "%d node%s can join; training continues until they are "
+               "%d %snode%s can join; training continues until they are "
                "ready",
-               nodes, str_plural(nodes));
+               nodes, job->forming.generation ? "more " : "", str_plural(nodes));
+    group_form(step, job, &formation);
     step_record(step, "growth", job, NULL, &reason);
     free(kept);
 }
@@ -242,11 +248,19 @@ static void explain_new_jobs(struct placing *placing)
     }
 }
 
+/* Workers that leave because it was scaled down need no other node. It may have been scaled up
+ * since, and they may take all of their grace. */
+static bool gives_nodes_away(const struct job *job)
+{
+    return job->beneficiary[0] && strcmp(job->beneficiary, job->id) != 0;
+}
+
 static bool may_grow(const struct job *job, int64_t now_ms)
 {
     return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE &&
-           job->current.joined && !job->current.broken && !job->forming.generation &&
-           job->current.nodes < job->spec->nodes_max && !job->beneficiary[0] &&
+           job->current.joined && !job->current.broken &&
+           (!job->forming.generation || newcomers_all_start(job)) &&
+           growth_base(job)->nodes < job->spec->nodes_max && !gives_nodes_away(job) &&
            job->grow_after_ms <= now_ms;
 }
 
@@ -254,7 +268,7 @@ static bool may_grow(const struct job *job, int64_t now_ms)
 static bool grow_by_spares(struct placing *placing, struct job *job)
 {
     struct step *step = placing->step;
-    int lacks = job->spec->nodes_max - job->current.nodes;
+    int lacks = job->spec->nodes_max - growth_base(job)->nodes;
     struct newcomer *newcomers =
         calloc((size_t)spec_world(job->spec, lacks) + 1, sizeof(*newcomers));
     int count = 0;

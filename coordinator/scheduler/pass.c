@@ -232,9 +232,10 @@ bool pass_grow(struct pass *pass, const struct job *job, int least, const char *
                struct placement *ret)
 {
     struct request request;
+    int nodes = job->forming.generation ? job->forming.nodes : job->current.nodes;
     request_more(pass, job, &request);
     request.nodes_min = least;
-    request.nodes_max = job->spec->nodes_max - job->current.nodes;
+    request.nodes_max = job->spec->nodes_max - nodes;
     request.together = together;
     return place_more(pass, job, &request, ret);
 }

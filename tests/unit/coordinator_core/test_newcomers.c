@@ -239,6 +239,121 @@ Test(newcomers, a_gang_scaled_down_meanwhile_takes_none_in)
     cr_expect_eq(job_living_workers(job), 1);
 }
 
+/* A job of 1..3 nodes trains on a, and its worker on b starts. */
+static const struct job *start_growing(void)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){
+                         .name = "three", .nodes_min = 1, .nodes_max = 3, .restart_max = 3});
+    story_follow(&s);
+    s.slow = true;
+    story_node_up(&s, "b", 1);
+    story_wait(&s, 1000);
+    cr_assert_eq(story_job(&s, "j1")->forming.world, 2);
+    return story_job(&s, "j1");
+}
+
+static void add_node_later(void)
+{
+    story_node_up(&s, "c", 1);
+    story_wait(&s, 1000);
+}
+
+Test(newcomers, nodes_that_are_free_one_after_the_other_start_side_by_side)
+{
+    const struct job *job = start_growing();
+    uint64_t first = job->forming.members[1];
+    add_node_later();
+    cr_assert_eq(job->forming.world, 3);
+    cr_expect_eq(job->forming.members[1], first, "its process stays");
+    cr_expect_not(job->forming.open);
+    cr_expect_eq(job->state, JOB_RUNNING);
+    cr_expect_str_eq(story_records(&s, "growth")->newest.reason.text,
+                     "1 more node can join; training continues until they are ready");
+    s.trace[0] = 0;
+    s.slow = false;
+    story_follow(&s);
+    story_expect(&s, "j1 reforming growing\nj1 running all_joined\n");
+    cr_expect_eq(job->current.world, 3);
+    cr_expect_eq(job->restarts, 0);
+}
+
+/* The first to be ready does not start again to wait for another. */
+Test(newcomers, a_node_that_is_free_once_another_is_ready_joins_after_it)
+{
+    story_node_up(&s, "a", 1);
+    story_submit(&s, &(struct story_spec){
+                         .name = "three", .nodes_min = 1, .nodes_max = 3, .restart_max = 3});
+    story_follow(&s);
+    s.slow = true;
+    story_node_up(&s, "b", 1);
+    story_node_up(&s, "c", 1);
+    story_wait(&s, 1000);
+    const struct job *job = story_job(&s, "j1");
+    cr_assert_eq(job->forming.world, 3);
+    cr_expect_eq(job->forming.generation, 3, "it is formed once more");
+    uint64_t generation = job->forming.generation;
+    story_node(&s, "b")->workers[0].joining = generation;
+    story_report(&s, "b");
+    story_scale(&s, "j1", 1, 4);
+    story_node_up(&s, "d", 1);
+    story_wait(&s, 1000);
+    cr_expect_eq(job->forming.generation, generation);
+    cr_expect_eq(job->forming.world, 3);
+    s.slow = false;
+    story_wait(&s, 2000);
+    cr_expect_eq(job->current.world, 4);
+}
+
+/* Scaled down to one node and up again, with a free node d: the worker on c ends with its grace. */
+Test(newcomers, who_leaves_slowly_does_not_hold_back_growth_elsewhere)
+{
+    story_node_up(&s, "a", 1);
+    story_node_up(&s, "b", 1);
+    story_submit(&s, &(struct story_spec){
+                         .name = "three", .nodes_min = 1, .nodes_max = 3, .restart_max = 3});
+    story_follow(&s);
+    story_node_up(&s, "d", 1);
+    story_wait(&s, 1000);
+    const struct job *job = story_job(&s, "j1");
+    cr_assert_eq(job->current.world, 3);
+    story_scale(&s, "j1", 1, 2);
+    story_wait(&s, 1000);
+    cr_assert_eq(job->current.world, 2);
+    story_worker(&s, "j1", 1, NULL)->ignores_term = true;
+    story_scale(&s, "j1", 1, 1);
+    story_follow(&s);
+    cr_assert_eq(job->current.world, 1);
+    cr_assert_eq(job_living_workers(job), 2);
+    s.slow = true;
+    story_scale(&s, "j1", 1, 3);
+    story_follow(&s);
+    cr_expect_eq(job->forming.world, 2);
+    story_wait(&s, STOP_GRACE_MS + 2000); /* it is killed */
+    cr_expect_eq(job->forming.world, 3);
+    s.slow = false;
+    story_follow(&s);
+    cr_expect_eq(job->current.world, 3);
+}
+
+Test(newcomers, one_of_several_that_fails_ends_the_growth_of_all)
+{
+    const struct job *job = start_growing();
+    add_node_later();
+    cr_assert_eq(job->forming.world, 3);
+    struct story_worker *second = &story_node(&s, "c")->workers[0];
+    second->exited = true;
+    second->exit = (struct exit_info){.signal = 9};
+    story_report(&s, "c");
+    story_follow(&s);
+    cr_expect_eq(job->current.world, 1);
+    cr_expect_eq(job->forming.generation, 0);
+    cr_expect_eq(job->grow_failures, 1);
+    s.slow = false;
+    story_wait(&s, GROW_BACKOFF_MS + 2000);
+    cr_expect_eq(job->current.world, 3);
+}
+
 Test(newcomers, who_is_lost_meanwhile_is_not_waited_for_either)
 {
     story_node_up(&s, "a", 1);
