@@ -45,7 +45,7 @@ static unsigned int kind_of(const struct nvml *nvml, nvml_device device, unsigne
     return known ? kind : REMOTE_UNKNOWN;
 }
 
-/* A driver that does not tell kinds may still tell the address of a GPU. */
+/* A driver that reports no kinds may still report the address of a GPU. */
 static void count_link(const struct nvml *nvml, struct board *boards, int count, int i,
                        unsigned int link)
 {

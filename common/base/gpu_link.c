@@ -26,7 +26,7 @@ int gpu_link_nvlinks(uint8_t link)
     return link > GPU_LINK_NVLINK && link != GPU_LINK_SELF ? link - GPU_LINK_NVLINK : 0;
 }
 
-static void write_word(uint8_t link, char ret[GPU_LINK_WORD_BYTES])
+void gpu_link_write(uint8_t link, char ret[GPU_LINK_WORD_BYTES])
 {
     const char *word = words[0].word;
     for (int i = 0; i < WORDS; i++)
@@ -55,7 +55,7 @@ void gpu_links_write(const uint8_t *links, int count, char ret[GPU_LINKS_TEXT_BY
     ret[0] = '\0';
     for (int i = 0; i < count && i < GPU_LINKS_MAX; i++) {
         char word[GPU_LINK_WORD_BYTES];
-        write_word(links[i], word);
+        gpu_link_write(links[i], word);
         known = known || (links[i] != GPU_LINK_UNKNOWN && links[i] != GPU_LINK_SELF);
         (void)str_printf(ret + used, GPU_LINKS_TEXT_BYTES - used, "%s%s", i ? " " : "", word);
         used += strlen(ret + used);

@@ -38,6 +38,7 @@ uint8_t gpu_link_of_nvlinks(int nvlinks);
 /* 0 of a pair without NVLinks, and of a GPU to itself. */
 int gpu_link_nvlinks(uint8_t link);
 
+void gpu_link_write(uint8_t link, char ret[GPU_LINK_WORD_BYTES]);
 /* The first `count` links as a row; "" if only those to itself are known. */
 void gpu_links_write(const uint8_t *links, int count, char ret[GPU_LINKS_TEXT_BYTES]);
 /* Read a row; words that are not known become GPU_LINK_UNKNOWN, and so does what a short row lacks.

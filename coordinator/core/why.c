@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/buf.h"
 #include "common/base/str.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/resize.h"
@@ -11,6 +12,7 @@
 #include "coordinator/model/query.h"
 #include "coordinator/model/reason.h"
 #include "coordinator/model/tenant.h"
+#include "coordinator/scheduler/gpu_pick.h"
 #include "coordinator/scheduler/plan.h"
 
 static bool explain_backoff(const struct cluster *cluster, const struct job *job,
@@ -161,6 +163,81 @@ static bool explain_spares(const struct job *job, struct reason *ret)
     return true;
 }
 
+struct node_ring { /* the ranks of a job on one node, by local rank */
+    const struct node *node;
+    struct gpu_links links;
+    int slots[GPU_LINKS_MAX], count;
+    uint8_t slowest;
+};
+
+static bool read_ring(const struct cluster *cluster, const struct job *job, const char *name,
+                      struct node_ring *ret)
+{
+    bool has[GPU_LINKS_MAX] = {false};
+    int each = job->spec->workers_per_node;
+    *ret = (struct node_ring){.node = cluster_node(cluster, name)};
+    if (each > GPU_LINKS_MAX || !ret->node || !gpu_links_of(ret->node, &ret->links))
+        return false;
+    for (int i = 0; i < job->workers_count; i++) {
+        const struct worker *worker = &job->workers[i];
+        if (!worker_living(worker) || worker->spare || strcmp(worker->node, name) != 0 ||
+            worker->local_rank >= each || worker->slot >= ret->links.gpus ||
+            has[worker->local_rank])
+            continue;
+        has[worker->local_rank] = true;
+        ret->slots[worker->local_rank] = worker->slot;
+        ret->count++;
+    }
+    ret->slowest = ret->count == each ? gpu_ring_slowest(&ret->links, ret->slots, each) : 0;
+    return ret->count == each;
+}
+
+/* What the same ranks would have if the node were idle; 0 = the same. */
+static uint8_t idle_ring(const struct node_ring *ring, int each)
+{
+    int slots[GPU_LINKS_MAX];
+    int slots_count = ring->node->slots < ring->links.gpus ? ring->node->slots : ring->links.gpus;
+    struct gpu_request idle = {.workers = ring->count, .each = each};
+    for (int slot = 0; slot < slots_count; slot++)
+        idle.free |= UINT64_C(1) << slot;
+    bool picked = gpu_pick(&ring->links, &idle, slots);
+    uint8_t slowest = picked ? gpu_ring_slowest(&ring->links, slots, ring->count) : 0;
+    return slowest > ring->slowest ? slowest : 0;
+}
+
+static void write_ring(const struct node_ring *ring, int each, struct reason *ret)
+{
+    char slowest[GPU_LINK_WORD_BYTES], best[GPU_LINK_WORD_BYTES];
+    struct buf indexes = {0};
+    uint8_t idle = idle_ring(ring, each);
+    for (int i = 0; i < ring->count; i++)
+        (void)buf_printf(&indexes, "%s%d", i ? ", " : "", ring->node->gpus[ring->slots[i]].index);
+    gpu_link_write(ring->slowest, slowest);
+    gpu_link_write(idle, best);
+    reason_set(ret, REASON_GPU_LINKS, "on %s its ranks have the GPUs %s: the slowest link is %s",
+               ring->node->name, buf_cstr(&indexes), slowest);
+    if (idle)
+        reason_hint(ret, "idle, the node would have had GPUs with %s: others used some of them",
+                    best);
+    buf_fini(&indexes);
+}
+
+/* How the GPUs of a running gang are connected, on the node where that is worst. */
+static bool explain_links(const struct cluster *cluster, const struct job *job, struct reason *ret)
+{
+    struct node_ring ring, worst = {.count = 0};
+    if (job->state != JOB_RUNNING || job->spec->workers_per_node < 2)
+        return false;
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].local_rank == 0 &&
+            read_ring(cluster, job, job->workers[i].node, &ring) &&
+            (!worst.count || ring.slowest < worst.slowest))
+            worst = ring;
+    if (worst.count)
+        write_ring(&worst, job->spec->resources.slots, ret);
+    return worst.count > 0;
+}
+
 /* Remove reasons with equal text. */
 static int without_repeats(struct reason *reasons, int count)
 {
@@ -198,5 +275,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count++;
     if (count < max)
         count += explain_spares(job, &ret[count]);
+    if (count < max)
+        count += explain_links(cluster, job, &ret[count]);
     return without_repeats(ret, count);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/model/query.h"
+#include "coordinator/scheduler/gpu_pick.h"
 
 const struct pair *node_unmet_constraint(const struct node *node, const struct spec *spec)
 {
@@ -49,10 +50,27 @@ static bool find_runs(const struct view_node *node, int workers, int each, int *
     return found == workers;
 }
 
+/* Slots of GPUs that are better connected than the first ones. */
+static void prefer_links(const struct view_node *node, const struct spec *spec, int *ret_slots)
+{
+    struct gpu_request request = {.workers = spec->workers_per_node, .each = spec->resources.slots};
+    struct gpu_links links;
+    if (!gpu_links_of(node->node, &links))
+        return;
+    for (int slot = 0; slot < links.gpus && slot < node->node->slots; slot++)
+        if (!slot_taken(node, slot))
+            request.free |= UINT64_C(1) << slot;
+    (void)gpu_pick(&links, &request, ret_slots);
+}
+
 bool node_fits_now(const struct view_node *node, const struct spec *spec, int *ret_slots)
 {
-    return resources_fit(spec, node->slots_free, node->cpus_milli_free, node->memory_bytes_free) &&
-           find_runs(node, spec->workers_per_node, spec->resources.slots, ret_slots);
+    if (!resources_fit(spec, node->slots_free, node->cpus_milli_free, node->memory_bytes_free) ||
+        !find_runs(node, spec->workers_per_node, spec->resources.slots, ret_slots))
+        return false;
+    if (ret_slots)
+        prefer_links(node, spec, ret_slots);
+    return true;
 }
 
 bool node_is_avoided(const struct view_node *node, const struct request *request)

@@ -12,7 +12,7 @@ const struct pair *node_unmet_constraint(const struct node *node, const struct s
 bool node_large_enough(const struct node *node, const struct spec *spec);
 
 /* True if workers_per_node workers fit into the free resources. ret_slots (may be NULL) gets their
- * first slots. */
+ * first slots by local rank, of GPUs those that are best connected (gpu_pick.h). */
 bool node_fits_now(const struct view_node *node, const struct spec *spec, int *ret_slots);
 
 /* True if the request excludes this node, because its job is already there. */

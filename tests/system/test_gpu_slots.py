@@ -156,3 +156,35 @@ def test_how_gpus_are_connected_is_seen_also_by_a_coordinator_that_was_restarted
     assert cluster.muster("nodes", "--gpus", check=True).stdout == MATRIX
     refused = cluster.muster("nodes", "node2", "--gpus")
     assert refused.returncode != 0 and "unknown node 'node2'" in refused.stderr, refused
+
+
+def test_a_job_gets_the_gpus_that_are_best_connected_in_the_order_of_their_links(eight_gpus_in_two_islands, make_cluster):
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "8")
+    cluster.wait_nodes(1)
+
+    def gpus_of(workers):
+        script = 'echo "rank $RANK has $CUDA_VISIBLE_DEVICES"; exec sleep 1000'
+        job = cluster.submit("--workers-per-node", str(workers), "--", "sh", "-c", script)
+        cluster.wait_state(job, "running")
+        lines = wait_for("all lines", HANG_SECONDS, lambda: (lambda out: out if out.count("has") == workers else None)(cluster.output(job)))
+        found = dict(line[line.index("rank "):].split(" has ") for line in lines.splitlines())
+        return job, [found[f"rank {rank}"] for rank in range(workers)]
+
+    one, gpus = gpus_of(1)
+    assert gpus == ["GPU-0"], gpus
+    four, gpus = gpus_of(4)
+    assert gpus == ["GPU-4", "GPU-5", "GPU-6", "GPU-7"], gpus
+    assert "on node1 its ranks have the GPUs 4, 5, 6, 7: the slowest link is NV2" in cluster.muster("why", four, check=True).stdout
+    cluster.muster("cancel", one, check=True)
+    cluster.wait_state(one, "cancelled")
+    two, gpus = gpus_of(2)
+    assert gpus == ["GPU-0", "GPU-1"], gpus
+    cluster.muster("cancel", four, check=True)
+    cluster.wait_state(four, "cancelled")
+    another_one, gpus = gpus_of(1)
+    assert gpus == ["GPU-2"], gpus  # not of the island that is whole
+    five, gpus = gpus_of(5)
+    said = cluster.muster("why", five, check=True).stdout
+    assert sorted(gpus) == ["GPU-3", "GPU-4", "GPU-5", "GPU-6", "GPU-7"] and "the slowest link is SYS" in said, (gpus, said)
+    assert "idle" not in said, said  # five never fit into an island
