@@ -212,20 +212,62 @@ static void show_workers(const Muster__Job *job)
                    job->workers[i]->rank, job->workers[i]->reports_dropped);
 }
 
+/* Who is beside which worker now: `muster shell`, `exec` and `forward`. */
+static void show_channels(const Muster__ListChannelsAnswer *answer)
+{
+    static const char *const titles[] = {">RANK", "NODE", "OPEN", "BY", "SINCE", NULL};
+    struct table table;
+    char age[FORMAT_MAX];
+    table_init(&table, titles);
+    for (size_t i = 0; i < answer->n_channels; i++) {
+        const Muster__Channel *channel = answer->channels[i];
+        table_cell(&table, "%u", channel->rank);
+        table_cell(&table, "%s", channel->node);
+        table_cell(&table, "%s", channel->what);
+        table_cell(&table, "%s", channel->user[0] ? channel->user : "-");
+        table_cell(&table, "%s ago", age_text(channel->opened_wall_ms, age));
+    }
+    if (table.count) {
+        putchar('\n');
+        table_print(&table, stdout, "");
+    }
+    table_fini(&table);
+}
+
+static int print_channels(const struct args *args, struct client *client, const Muster__Job *job)
+{
+    Muster__ListChannelsRequest request = MUSTER__LIST_CHANNELS_REQUEST__INIT;
+    Muster__ListChannelsAnswer *answer = NULL;
+    struct error err = {0};
+    request.id = job->id;
+    if (client_call(client, "ListChannels", &request, NULL, &answer, &err))
+        return err.code == E_UNIMPLEMENTED ? EXIT_DONE : client_fail(&err); /* an older one's */
+    if (!client_printed(args, answer))
+        show_channels(answer);
+    rpc_message_free(answer);
+    return EXIT_DONE;
+}
+
 static int run_show(const struct args *args)
 {
     Muster__GetJobRequest request = MUSTER__GET_JOB_REQUEST__INIT;
     Muster__Job *job = NULL;
+    struct client client = {0};
+    struct error err = {0};
+    int code = EXIT_DONE;
     request.id = (char *)args_text(args, "job");
-    int code = client_ask(args, "GetJob", &request, &job);
-    if (code != 0)
-        return code;
-    if (!client_printed(args, job)) {
+    if (client_open(args, &client, &err) ||
+        client_call(&client, "GetJob", &request, NULL, &job, &err)) {
+        code = client_fail(&err);
+    } else if (!client_printed(args, job)) {
         show_facts(job);
         show_workers(job);
+        if (!job->ended_wall_ms)
+            code = print_channels(args, &client, job);
     }
     rpc_message_free(job);
-    return EXIT_DONE;
+    client_close(&client);
+    return code;
 }
 
 /* The first reason has its sentence, with a hint. */

@@ -52,6 +52,10 @@ function checkpointsTable(checkpoints) {
     newest.map((c) => ({ key: c.path, cells: [count(c.step), ago(c.wall_ms), bytes(c.size_bytes), c.world || "–", c.generation || "–", h("code", {}, c.path)] })), "None yet.", "Checkpoints"));
 }
 
+// What people have open beside its workers; nothing while there is none.
+const channelsTable = (channels) => channels.length > 0 && section("Open beside its workers", null, table([">Rank", "Node", "What", "By", "Since"],
+  channels.map((c) => ({ key: c.id, cells: [c.rank || 0, c.node, c.what, c.user || "–", ago(c.opened_wall_ms)] })), "", "Terminals, programs and connections"));
+
 // Checkpoints have a table of their own and would drown the rest.
 function history(all) {
   const events = all.filter((e) => e.kind !== "checkpoint");
@@ -134,6 +138,7 @@ export function jobView(root, id) {
     async refresh() {
       const job = await api.getJob(id);
       const { checkpoints = [] } = await api.getCheckpoints(job.id);
+      const { channels = [] } = ended(job.state) ? {} : await api.listChannels(job.id);
       await Promise.all([past.refresh(job.id), why.refresh(job)]);
       const generations = begun(bands(past.events, job, Date.now()));
       over = ended(job.state) && was?.version === job.version;
@@ -150,7 +155,7 @@ export function jobView(root, id) {
       logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
       curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);
-      show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), checkpointsTable(checkpoints), command(job), history(past.events));
+      show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), channelsTable(channels), checkpointsTable(checkpoints), command(job), history(past.events));
       await Promise.all([curves.refresh(job.id, generations), gpus.refresh(job.id), logs.refresh(job.id)]);
     },
     close() {

@@ -96,10 +96,13 @@ def test_a_shell_is_a_terminal_beside_the_worker(cluster, job):
     person.type("\x03")
     person.run("echo $((6*7)) code=$?", r"[\r\n]42 code=130")
     assert [c["what"] for c in open_channels(cluster, job)] == ["a shell"]
+    shown = cluster.muster("show", job, check=True).stdout
+    assert re.search(r"RANK +NODE +OPEN +BY +SINCE\n +0 +node1 +a shell +\S+ +[\d.]+ ?m?s ago\n", shown), shown
     person.type("exit 5\r")
     assert person.end() == 5
     assert not person.is_raw(), "the terminal is as it was"
     wait_for("the end to be known", 5, lambda: not open_channels(cluster, job))
+    assert "OPEN" not in cluster.muster("show", job, check=True).stdout
     events = cluster.muster("events", job, check=True).stdout
     assert "admin opened a shell beside rank 0" in events and "ended after" in events and "exit code 5" in events
     audit = json.dumps(cluster.rest("GET", "/v1/audit?newest=true&limit=50")[1])

@@ -3,11 +3,12 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 from selenium.webdriver.common.by import By
 
-from localcluster import Cluster
+from localcluster import MUSTER, Cluster
 from test_page import errors, find, gpt, shot, show, sign_in, text_of, wait
 
 LONG = "a-very-long-name-that-somebody-made-of-63-characters-0123456789"
@@ -194,6 +195,26 @@ def test_an_ended_job_is_asked_for_no_more(browser, cluster):
     show(browser, cluster, f"/jobs/{job}")
     text_of(browser, "succeeded")
     wait(browser, asks_for_no_job)
+    errors(browser)
+
+
+def test_what_is_open_beside_a_worker_is_on_its_page(browser, cluster):
+    job = cluster.submit("--name", "watched", "--", "sleep", "600")
+    cluster.wait_state(job, "running")
+    sign_in(browser, cluster)
+    show(browser, cluster, f"/jobs/{job}")
+    text_of(browser, "watched")
+    sections = "return [...document.querySelectorAll('section')].map((s) => s.textContent).filter((t) => t.includes('Open beside its workers'))"
+    assert browser.execute_script(sections) == []
+    client = subprocess.Popen([MUSTER, "exec", job, "--", "sleep", "500"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        shown, = wait(browser, lambda b: b.execute_script(sections))  # by the stream: the page asks for no job by the clock
+        assert "`sleep 500`" in shown and "0node1" in shown and "admin" in shown, shown
+    finally:
+        client.terminate()
+        client.wait()
+    wait(browser, lambda b: not b.execute_script(sections))
+    cluster.muster("cancel", job, check=True)
     errors(browser)
 
 
