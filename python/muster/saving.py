@@ -96,6 +96,16 @@ def latest(folder: Optional[AnyPath] = None) -> Optional[Path]:
     return max(whole, key=_age) if whole else None
 
 
+def home(folder: AnyPath) -> Path:
+    """`folder`, or the job's checkpoint.dir if that is another one: Muster resumes from nothing outside."""
+    job = os.environ.get("MUSTER_CHECKPOINT_DIR")
+    if agent() is None or not job:
+        return Path(folder)
+    job = os.path.abspath(job)
+    inside = os.path.commonpath([os.path.abspath(folder), job]) == job
+    return Path(folder if inside else job)
+
+
 def named() -> Tuple[Optional[Path], bool]:
     """The checkpoint that Muster or the job names, if any; else whether the newest of a folder is meant."""
     here = agent()

@@ -25,7 +25,7 @@ from .agent import log
 from .errors import Aborted
 from .reporting import report
 from .sampler import BatchSampler
-from .saving import AnyPath, checkpoint, latest
+from .saving import AnyPath, checkpoint, home, latest
 
 STATE = "state.pt"  # in a checkpoint of Loop
 
@@ -91,15 +91,18 @@ class Changed(BaseException):
 
 
 class Loop:
-    """folder: of the checkpoints. Every `every` steps, or `every_s` seconds, one is written; None: only
-    at the end and on a stop. parts: what has state_dict and load_state_dict, by name (a model in
-    DistributedDataParallel is saved without its wrapper, so any world loads it). Rank 0 writes them all
-    with torch.save; sharded models need muster.checkpoint(shared=True) and torch.distributed.checkpoint.
+    """folder: of the checkpoints, where the job has no checkpoint.dir. Every `every` steps, or `every_s`
+    seconds, one is written; None: only at the end and on a stop. parts: what has state_dict and
+    load_state_dict, by name (a model in DistributedDataParallel is saved without its wrapper, so any world
+    loads it). Rank 0 writes them all with torch.save; sharded models need muster.checkpoint(shared=True)
+    and torch.distributed.checkpoint.
     """
 
     def __init__(self, folder: AnyPath, *, total_steps: Optional[int] = None, every: Optional[int] = None,
                  every_s: Optional[float] = None, **parts: Any) -> None:
-        self.folder, self.total_steps = Path(folder), total_steps
+        self.folder, self.total_steps = home(folder), total_steps
+        if self.main and self.folder != Path(folder):
+            log("warning", "checkpoints are in %s, the job's checkpoint.dir, not in %s", self.folder, folder)
         self.every, self.every_s = every, every_s
         self.parts = {name: getattr(part, "module", part) for name, part in parts.items()}
         self.step = 0  # completed ones

@@ -117,6 +117,17 @@ class Known(Folders):
         os.environ["MUSTER_RESUME_FROM"] = "/ckpt/step-3"
         self.assertEqual(muster.latest(), Path("/ckpt/step-9"), "the start is over")
 
+    def test_the_home_of_a_loops_checkpoints_is_the_jobs_folder(self):
+        os.environ["MUSTER_CHECKPOINT_DIR"] = str(self.folder)
+        self.assertEqual(saving.home("ckpt"), Path("ckpt"), "outside of Muster")
+        self.peer()
+        self.assertEqual(saving.home("ckpt"), self.folder)
+        for inside in (self.folder, self.folder / "run-1"):
+            self.assertEqual(saving.home(inside), inside)
+        self.assertEqual(saving.home(f"{self.folder}-old"), self.folder, "not below it")
+        del os.environ["MUSTER_CHECKPOINT_DIR"]
+        self.assertEqual(saving.home("ckpt"), Path("ckpt"))
+
     def test_a_job_without_one_begins_where_it_says(self):
         self.peer(answers={"latest": {"path": None, "step": None}})
         for number in (1, 2):

@@ -96,6 +96,18 @@ class Loops(Case):
         with self.assertRaisesRegex(ValueError, "differ in the parts optimizer"):
             muster.torch.Loop(self.folder, model=torch.nn.Linear(1, 1), optimizer=torch.nn.Linear(1, 1))
 
+    def test_checkpoints_are_where_the_job_has_them(self):
+        import torch
+
+        import muster.torch
+        self.peer(answers={"latest": {"path": None, "step": None}})
+        os.environ["MUSTER_CHECKPOINT_DIR"] = str(self.folder)
+        with self.assertLogs("muster", "WARNING") as logs:
+            for _ in muster.torch.Loop("elsewhere", total_steps=1, model=torch.nn.Linear(1, 1)):
+                pass
+        self.assertIn("the job's checkpoint.dir, not in elsewhere", logs.output[0])
+        self.assertTrue((Path(self.folder) / "step-00000001").is_dir())
+
 
 @unittest.skipUnless(TORCH, f"{sys.executable} has no torch")
 class Data(Case):
