@@ -69,6 +69,18 @@ function gpus(node) {
     }), "", `GPUs of ${node.name}`));
 }
 
+// How each pair of GPUs is connected, in the words of nvidia-smi topo -m.
+function links(node) {
+  const all = node.gpus || [], names = all.map((gpu, i) => `${gpu.index || 0}${gpu.instance ? `:${all.slice(0, i).filter((other) => (other.index || 0) === (gpu.index || 0)).length}` : ""}`);
+  return all.some((gpu) => gpu.links) && section("Links of GPUs", null, table(
+    ["GPU", ...names, "PCIe", ">NUMA"],
+    all.map((gpu, i) => {
+      const words = (gpu.links || "").split(" ");
+      return { key: gpu.uuid, cells: [names[i], ...names.map((_, j) => h("span", { class: words[j] === "X" ? "dim" : undefined }, words[j] || "")),
+        gpu.pcie_lanes ? `${gpu.pcie_generation || 0} x${gpu.pcie_lanes}` : "", gpu.numa_node ?? ""] };
+    }), "", `Links of GPUs of ${node.name}`));
+}
+
 const runs = (node) => h("span", { class: "list" }, (node.uses || []).map((use) => (use.job ? h("span", {}, jobLink(use.job, use.name), h("span", { class: "dim" }, ` ${use.slots}`)) : h("span", { class: "dim" }, `another tenant's ${use.slots}`))));
 const labels = (node) => Object.entries(node.labels || {}).map(([k, v]) => `${k}=${v}`).join(" ");
 
@@ -95,6 +107,7 @@ export function nodesView(root, only) {
         ] })),
         only ? `No node is named ${only}.` : "No nodes. On a machine: muster agent --coordinator URL --token-file FILE", "Nodes"),
       only && nodes.map(gpus),
+      only && nodes.map(links),
       nodes.length > SHOWN_MAX && h("p", { class: "dim" }, `${plural(nodes.length - SHOWN_MAX, "node")} more: muster nodes lists all.`)));
     },
   };

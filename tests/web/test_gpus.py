@@ -29,6 +29,9 @@ def test_each_gpu_has_a_row_that_is_live(browser, cluster, monkeypatch, tmp_path
     assert "MIG 1g.18gb" in divided and " %" not in divided, divided
     bars = browser.find_elements(By.CSS_SELECTOR, "section[aria-label=GPUs] tbody tr:first-child progress")
     assert [float(bar.get_attribute("value")) for bar in bars] == [0.87, 0.5]
+    matrix = [row.text.split() for row in browser.find_elements(By.CSS_SELECTOR, "section[aria-label='Links of GPUs'] tbody tr")]
+    assert matrix == [["0", "X", "NV4", "NODE", "NODE", "5", "x16", "0"], ["1", "NV4", "X", "NODE", "NODE", "5", "x8", "0"],
+                      ["2:0", "NODE", "NODE", "X", "PIX", "5", "x16", "0"], ["2:1", "NODE", "NODE", "PIX", "X", "5", "x16", "0"]]
     shot(browser, "gpus")
     readings.write_text("0 used 3\n1 lost 1\n")
     text_of(browser, "cannot be read any more")
