@@ -16,9 +16,11 @@
 #include "libworker/nn/model.h"
 #include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
+#include "tests/lib/tmpdir.h"
 
 /* The example's. */
 enum { BYTES = 256, WIDTH = 24, HIDDEN = 48, LENGTH = 8, BATCH = 20, STEPS = 40 };
+enum { SAVED = 20, PATH_BYTES = 600 };
 
 int program_main(int argc, char **argv);
 
@@ -180,6 +182,35 @@ static void every_precision_trains(void)
     compare("MUSTER_MIXED_PRECISION", "fp16", FP16);
 }
 
+/* What a resumed program prints is what the whole run has printed for these steps. */
+static void resume(const struct tmpdir *folder, const char *name, const char *value)
+{
+    static struct losses whole, rest;
+    char from[PATH_BYTES];
+    const char *dir = tmpdir_path(folder, value);
+    (void)snprintf(from, sizeof(from), "%s/step-%08d", dir, SAVED);
+    CHECK(setenv(name, value, 1) == 0 && setenv("MUSTER_CHECKPOINT_DIR", dir, 1) == 0);
+    CHECK(setenv("MUSTER_CHECKPOINT_EVERY", "20 steps", 1) == 0);
+    run_program(1, &whole);
+    CHECK(unsetenv("MUSTER_CHECKPOINT_DIR") == 0 && unsetenv("MUSTER_CHECKPOINT_EVERY") == 0);
+    CHECK(setenv("MUSTER_RESUME_FROM", from, 1) == 0);
+    run_program(2, &rest);
+    CHECK(unsetenv("MUSTER_RESUME_FROM") == 0 && unsetenv(name) == 0);
+    CHECK(whole.n == STEPS && rest.n == STEPS - SAVED);
+    CHECK(!memcmp(rest.of, whole.of + SAVED, (size_t)rest.n * sizeof(double)));
+}
+
+static void a_checkpoint_is_where_it_goes_on(void)
+{
+    struct tmpdir folder = tmpdir_make();
+    CHECK(setenv("MUSTER_DEVICE", "cuda", 1) == 0);
+    resume(&folder, "MUSTER_STRATEGY", "ddp");
+    resume(&folder, "MUSTER_STRATEGY", "fsdp");
+    resume(&folder, "MUSTER_MIXED_PRECISION", "bf16");
+    resume(&folder, "MUSTER_MIXED_PRECISION", "fp16");
+    tmpdir_remove(&folder);
+}
+
 /* Kernels for a GPU do not run on the CPU's memory. */
 static void without_a_gpu_it_is_refused(void)
 {
@@ -197,6 +228,7 @@ int main(int argc, char **argv)
         CHECK_CASE(losses_are_the_graphs_under_every_strategy),
         CHECK_CASE(windows_are_accumulated),
         CHECK_CASE(every_precision_trains),
+        CHECK_CASE(a_checkpoint_is_where_it_goes_on),
         CHECK_CASE(without_a_gpu_it_is_refused),
         {NULL, NULL},
     };
