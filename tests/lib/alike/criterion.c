@@ -52,12 +52,20 @@ static void take_signals(void)
     }
 }
 
+/* NAME, or -NAME for all but that one. */
+static bool is_chosen(const char *name, const char *choice)
+{
+    if (!choice)
+        return true;
+    return choice[0] == '-' ? strcmp(choice + 1, name) != 0 : strcmp(choice, name) == 0;
+}
+
 int alike_run(int argc, char **argv)
 {
     int ran = 0, failed = 0;
     take_signals();
     for (struct alike_test *test = first; test; test = test->next) {
-        if (argc > 1 && strcmp(argv[1], test->name) != 0)
+        if (!is_chosen(test->name, argc > 1 ? argv[1] : NULL))
             continue;
         failures = 0;
         test->run();
