@@ -7,13 +7,19 @@
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/kernels/attention.h"
 #include "libworker/cuda/op.h"
+#include "libworker/graph/op.h"
+
+static void *element_at(const struct op_tensor *x, int64_t i)
+{
+    size_t each = x->type == WK_F32 ? sizeof(float) : sizeof(uint16_t);
+    return x->data ? (char *)x->data + (size_t)i * each : NULL;
+}
 
 static struct head_array heads_at(const struct op_tensor *x, int64_t first,
                                   const struct attention_stride *stride)
 {
-    const char *at = x->data;
     return (struct head_array){
-        .at = at ? at + (size_t)first * (x->type == WK_F32 ? sizeof(float) : sizeof(uint16_t)) : at,
+        .at = element_at(x, first),
         .type = x->type,
         .row = stride->row,
         .sample = stride->sample,
@@ -84,16 +90,20 @@ static void mix_forward(const struct op_call *call, struct cuda_queue *queue)
     (void)cuda_check(queue, cudaGetLastError(), "attention");
 }
 
+static struct attention_target target_at(const struct op_tensor *x, int64_t first)
+{
+    return (struct attention_target){element_at(x, first), x->add, x->type};
+}
+
 static void mix_backward(const struct op_call *call, struct cuda_queue *queue)
 {
     const struct op_tensor *dqkv = &call->d_in[ATTENTION_QKV];
     struct attention_call a = call_of(call);
-    float *to = dqkv->data;
-    if (dqkv->count == 0 || !to || attention_cudnn_run(call, queue, true))
+    if (dqkv->count == 0 || !dqkv->data || attention_cudnn_run(call, queue, true))
         return;
-    a.dq = (struct attention_target){to, dqkv->add};
-    a.dk = (struct attention_target){to + a.heads * a.size, dqkv->add};
-    a.dv = (struct attention_target){to + (a.heads + a.kv_heads) * a.size, dqkv->add};
+    a.dq = target_at(dqkv, 0);
+    a.dk = target_at(dqkv, a.heads * a.size);
+    a.dv = target_at(dqkv, (a.heads + a.kv_heads) * a.size);
     a.scratch = call->scratch;
     attention_device_backward(&a, queue->stream);
     (void)cuda_check(queue, cudaGetLastError(), "attention's gradients");
@@ -102,8 +112,13 @@ static void mix_backward(const struct op_call *call, struct cuda_queue *queue)
 static size_t scratch_bytes(const struct op_call *call, bool backward)
 {
     struct attention_call a = call_of(call);
-    a.dout.type = WK_F32;
     return backward ? attention_device_scratch(&a) : 0;
+}
+
+static unsigned attention_narrows(const struct node *node)
+{
+    (void)node;
+    return OP_OUT(0) | OP_IN(ATTENTION_QKV);
 }
 
 const struct cuda_op cuda_op_attention = {
@@ -112,4 +127,5 @@ const struct cuda_op cuda_op_attention = {
     .backward = mix_backward,
     .scratch_bytes = scratch_bytes,
     .prepare = attention_cudnn_prepare,
+    .narrows = attention_narrows,
 };

@@ -1,5 +1,6 @@
-/* attention by cuDNN. Backward, the result's gradient is rounded to the type of the values first,
- * and cuDNN's gradients, which have that type too, are then stored or added in f32. */
+/* attention by cuDNN. Backward, a result's gradient in f32 is rounded to the type of the values
+ * first. cuDNN's gradients have that type too. They go where they are wanted, or from scratch memory
+ * to gradients in f32. */
 #include "libworker/cuda/attention_cudnn.h"
 
 #include "libworker/cuda/cudnn.h"
@@ -149,7 +150,9 @@ static void store_gradients(const struct op_call *call, enum wk_dtype type, void
                             cudaStream_t stream)
 {
     const struct op_tensor *to = &call->d_in[ATTENTION_QKV];
-    struct gpu_value sum = {.at = to->data, .type = WK_F32}, low = {.at = from, .type = type};
+    struct gpu_value sum = {.at = to->data, .type = to->type}, low = {.at = from, .type = type};
+    if (from == to->data)
+        return;
     if (to->add)
         gpu_add(sum, low, to->count, stream);
     else
@@ -159,6 +162,19 @@ static void store_gradients(const struct op_call *call, enum wk_dtype type, void
 static bool is_aligned(const struct op_tensor *tensor)
 {
     return (uintptr_t)tensor->data % CUDNN_BYTES_ALIGN == 0;
+}
+
+/* Gradients in the type of the values need no scratch memory. */
+static struct parts set_backward(void *memory[ROLES], const struct op_call *call,
+                                 const struct cudnn_attention *key, struct parts parts)
+{
+    const struct op_tensor *dout = &call->d_out, *dqkv = &call->d_in[ATTENTION_QKV];
+    if ((int32_t)dout->type == key->type && is_aligned(dout))
+        parts.dout = dout->data;
+    if ((int32_t)dqkv->type == key->type && is_aligned(dqkv) && !dqkv->add)
+        parts.dqkv = dqkv->data;
+    set_gradients(memory, key, &parts);
+    return parts;
 }
 
 bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue, bool backward)
@@ -181,10 +197,11 @@ bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue, b
     memory[ROLE_OUT] = out->data;
     memory[ROLE_LSE] = call->out[ATTENTION_LSE].data;
     if (backward) {
-        struct gpu_value dout = {.at = call->d_out.data, .type = WK_F32};
-        gpu_convert((struct gpu_value){.at = parts.dout, .type = type}, dout, out->count,
-                    queue->stream);
-        set_gradients(memory, &key, &parts);
+        struct gpu_value dout = {.at = call->d_out.data, .type = call->d_out.type};
+        parts = set_backward(memory, call, &key, parts);
+        if (parts.dout != dout.at)
+            gpu_convert((struct gpu_value){.at = parts.dout, .type = type}, dout, out->count,
+                        queue->stream);
     }
     cudnn_plan_run(queue, plan, memory, parts.workspace);
     if (backward)

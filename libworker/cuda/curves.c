@@ -24,9 +24,16 @@ static void curve_backward(const struct op_call *call, const struct cuda_queue *
     else if (keeps & OP_IN(0))
         kept = value_of(&call->in[0]);
     curve.count = call->d_in[0].count;
+    curve.low = call->d_in[0].type;
     if (call->d_in[0].data)
         gpu_curve_backward(&curve, gradient_of(&call->d_in[0]), kept, call->d_out.data,
                            queue->stream);
+}
+
+static unsigned curve_narrows(const struct node *node)
+{
+    (void)node;
+    return OP_IN(0);
 }
 
 static struct gpu_curve scale_of(const struct op_call *call)
@@ -51,7 +58,7 @@ static struct gpu_curve leaky_relu_of(const struct op_call *call)
         curve_backward(call, queue, curve);                                                        \
     }                                                                                              \
     const struct cuda_op cuda_op_##op = {                                                          \
-        .name = #op, .forward = op##_forward, .backward = op##_backward}
+        .name = #op, .forward = op##_forward, .backward = op##_backward, .narrows = curve_narrows}
 #define CURVE(kind_)                                                                               \
     (struct gpu_curve)                                                                             \
     {                                                                                              \

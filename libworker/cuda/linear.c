@@ -138,7 +138,7 @@ static void backward_x(struct products *products, const void *dy)
                          .m = s.rows,
                          .n = s.in,
                          .k = parts[i].out,
-                         .result = WK_F32,
+                         .result = dx->type,
                          .a = {element_at(dy, call->compute, parts[i].at), s.out, 0, false},
                          .b = {weight, turned ? s.in : parts[i].out, 0, !turned},
                          .d = dx->data,
@@ -148,14 +148,15 @@ static void backward_x(struct products *products, const void *dy)
     }
 }
 
-/* The sums of dy, which is also converted to `copy`, if not NULL. */
+/* The sums of dy, which is also converted to `copy`, if not NULL. A dy that is rounded already has
+ * another sum: it is off by half a unit of each of its elements at most. */
 static void backward_bias(struct products *products, void *copy)
 {
     const struct op_call *call = products->call;
     const struct op_tensor *dbias = &call->d_in[LINEAR_BIAS];
     struct linear_sizes s = sizes_of(call);
     struct column_sums sums = {
-        .x = call->d_out.data,
+        .x = {call->d_out.data, call->d_out.type},
         .rows = s.rows,
         .cols = s.out,
         .parts = products_take(products, WK_F32, column_parts(s.rows) * s.out),
@@ -196,9 +197,16 @@ static size_t scratch_bytes(const struct op_call *call, bool backward)
     return bytes + (call->out[0].type == type ? 0 : products_taken(type, call->out[0].count));
 }
 
+/* Products of several weights add up to dx, so it is f32 there. */
+static unsigned linear_narrows(const struct node *node)
+{
+    return OP_OUT(0) | (linear_weights(node) == 1 ? OP_IN(0) : 0);
+}
+
 const struct cuda_op cuda_op_linear = {
     .name = "linear",
     .forward = linear_forward,
     .backward = linear_backward,
     .scratch_bytes = scratch_bytes,
+    .narrows = linear_narrows,
 };

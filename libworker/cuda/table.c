@@ -36,6 +36,7 @@ static inline void keep_of(const struct cuda_op *op, void *args)
     a->call.pass = &a->pass;
     if (op->keep)
         op->keep(&a->call, &a->keeps);
+    a->narrows = op->narrows ? op->narrows(a->call.node) : 0;
 }
 
 static void traffic_of(const void *args, struct device_traffic *traffic)

@@ -143,7 +143,7 @@ static void attention_forward(const struct op_call *call, struct device_traffic 
 static void attention_backward(const struct op_call *call, struct device_traffic *t)
 {
     const struct op_tensor *d = &call->d_out;
-    bool narrows = call->in[0].type != WK_F32 && call->compute != WK_F32;
+    bool narrows = d->type == WK_F32 && call->in[0].type != WK_F32 && call->compute != WK_F32;
     t->launches = 3;
     t->read += bytes_of(&call->in[0]);
     if (narrows)

@@ -14,9 +14,10 @@
 
 /* What a tensor's gradient waits for. */
 struct grad {
-    int value;  /* -1: none yet */
-    int uses;   /* works that will still add to it; of parameters, too */
-    bool comes; /* there is at least one such work */
+    int value;   /* -1: none yet */
+    int uses;    /* works that will still add to it; of parameters, too */
+    bool comes;  /* there is at least one such work */
+    bool narrow; /* it is in the compute type */
 };
 
 struct emitter {

@@ -3,6 +3,9 @@
  * while another is still to be read.
  *
  *     uses in the order of the backward pass       first: written, or shared     later: added
+ *
+ * Gradients are in f32. On devices of which kernels say so (keep.h), that of a value with one use is
+ * in the compute type if the backward kernel of its work would round it to that anyway.
  */
 #include "libworker/graph/emit.h"
 
@@ -19,25 +22,49 @@ static bool takes_gradient(const struct work *work, int input)
     return in && in->trains && (work->node->row->differentiable & OP_IN(input));
 }
 
-static void count_use(struct emitter *e, struct wk_tensor *tensor)
+static bool passes(const struct work *work, int input)
+{
+    return work->node->row->view || ((work->node->row->passes_gradient & OP_IN(input)) &&
+                                     tensor_same_shape(work->in[input], work->out[0]));
+}
+
+/* `narrow`: what computes it can do so in the compute type. */
+static void count_use(struct emitter *e, struct wk_tensor *tensor, bool narrow)
 {
     struct grad *grad = grad_of(e, tensor);
+    grad->narrow = narrow && !grad->uses;
     grad->uses++;
     grad->comes = true;
+}
+
+static unsigned narrows(const struct emitter *e, const struct work *work)
+{
+    return e->keep.narrows[work - e->trace.works];
+}
+
+/* The kernel rounds the gradient of its result, and no input has the same. */
+static bool rounds_gradient(const struct emitter *e, const struct work *work)
+{
+    bool rounds = narrows(e, work) & OP_OUT(0);
+    for (int k = 0; k < NODE_INPUTS_MAX; k++)
+        rounds = rounds && !(takes_gradient(work, k) && passes(work, k));
+    return rounds;
 }
 
 /* In reverse order a tensor's uses come before the work that makes it, so one walk counts. */
 void emit_count_uses(struct emitter *e)
 {
     for (int i = 0; i < e->graph->n_losses; i++)
-        count_use(e, e->trace.same[e->graph->losses[i].losses->id]);
+        count_use(e, e->trace.same[e->graph->losses[i].losses->id], false);
     for (int i = e->trace.n - 1; i >= 0; i--) {
         const struct work *work = &e->trace.works[i];
         if (!emit_has_backward(e, work))
             continue;
+        struct grad *own = &e->grads[work->out[0]->id];
+        own->narrow = own->narrow && rounds_gradient(e, work);
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
             if (takes_gradient(work, k))
-                count_use(e, work->in[k]);
+                count_use(e, work->in[k], !passes(work, k) && (narrows(e, work) & OP_IN(k)));
         }
     }
 }
@@ -56,7 +83,8 @@ static int storage_of(const struct emitter *e, int value)
 
 static int new_grad(struct emitter *e, const struct wk_tensor *tensor, int storage)
 {
-    int value = emit_value(e, tensor, WK_F32, storage);
+    bool narrow = e->grads[tensor->id].narrow;
+    int value = emit_value(e, tensor, narrow ? e->plan->options.compute : WK_F32, storage);
     e->sharers[storage_of(e, value)]++;
     return value;
 }
@@ -116,12 +144,6 @@ void emit_seed(struct emitter *e, int index)
     seed.out[0] = target(e, tensor, &add);
     seed.add = add ? 1 : 0;
     emit_launch(e, &seed);
-}
-
-static bool passes(const struct work *work, int input)
-{
-    return work->node->row->view || ((work->node->row->passes_gradient & OP_IN(input)) &&
-                                     tensor_same_shape(work->in[input], work->out[0]));
 }
 
 /* The gradient of input `input` is that of the output. */

@@ -35,8 +35,9 @@ struct op_args {
     struct op_pass pass;
     struct op_call call; /* its pass and queue are not set: a kernel sets them */
     bool backward;
-    unsigned keeps; /* of a plan that asks what is kept (device/kernels.h): OP_IN, OP_OUT bits of
-                     * what the backward kernel reads */
+    /* Of a plan that asks what is kept (device/kernels.h): OP_IN, OP_OUT bits of what the backward
+     * kernel reads, and of gradients that it may have in the compute type. */
+    unsigned keeps, narrows;
 };
 _Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
 

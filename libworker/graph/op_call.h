@@ -49,8 +49,8 @@ struct op_call {
     enum wk_dtype compute; /* factors of products: f32, bf16 or f16; sums are in f32 */
     /* Backward: without data where the row does not keep it (op_keeps); its shape is there. */
     struct op_tensor in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX];
-    struct op_tensor d_in[NODE_INPUTS_MAX]; /* backward: f32, of the input's shape */
-    struct op_tensor d_out;                 /* backward: f32, the gradient of out[0] */
+    /* Backward: of the input's shape, and of out[0]'s; f32, or `compute` where a device has it. */
+    struct op_tensor d_in[NODE_INPUTS_MAX], d_out;
     struct op_tensor cache; /* decoding, row->cache_width: [capacity, samples, width], of which the
                              * first `past` positions are there; else dims 0 */
     void *scratch;          /* aligned for vectors; row->scratch_bytes of it */

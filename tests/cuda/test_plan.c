@@ -134,6 +134,61 @@ static void losses_keep_a_number_a_row(void)
     wk_model_free(model);
 }
 
+static const struct launch *backward_of(const struct plan *plan, const char *name)
+{
+    for (int i = plan->n_forward; i < plan->n_launches; i++) {
+        const struct launch *launch = &plan->launches[i];
+        if (launch->kind == LAUNCH_BACKWARD && !strcmp(launch->node->row->name, name))
+            return launch;
+    }
+    CHECK(!"a backward pass");
+    return NULL;
+}
+
+/* What products and attention round anyway is in bf16; what norms read, and the sum of several uses,
+ * is not. */
+static void gradients_are_narrow(enum wk_dtype compute, bool on_gpu, enum wk_dtype wanted)
+{
+    struct wk_model *model = make_gpt();
+    struct device *device = make_device();
+    struct plan_options options = {
+        .trace = {.trains = true}, .compute = compute, .device = on_gpu ? device : NULL};
+    struct plan *plan = plan_of(model, &options);
+    const struct launch *gelu = backward_of(plan, "gelu");
+    const struct launch *attention = backward_of(plan, "attention");
+    const struct launch *norm = backward_of(plan, "layer_norm");
+    CHECK(plan->values[gelu->d_in[0]].type == wanted);
+    CHECK(plan->values[gelu->d_out].type == WK_F32);
+    CHECK(plan->values[attention->d_in[0]].type == wanted);
+    CHECK(plan->values[attention->d_out].type == wanted);
+    CHECK(plan->values[norm->d_out].type == WK_F32);
+    CHECK(plan->values[norm->d_in[0]].type == WK_F32);
+    plan_free(plan);
+    device_free(device);
+    wk_model_free(model);
+}
+
+/* The gradient of a value with two uses is a sum in f32. */
+static void sums_of_gradients_are_wide(void)
+{
+    struct wk_model *model = NULL;
+    struct device *device = make_device();
+    struct wk_graph *g = wk_graph_new("two uses");
+    struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, WIDTH));
+    struct wk_tensor *y = wk_layer_linear(x, "in", WIDTH);
+    y = wk_op_add(wk_op_gelu(y), wk_op_tanh(y));
+    wk_graph_loss(g, "loss", wk_op_squared_error(y, x), NULL);
+    CHECK(wk_graph_model(g, &model) == 0);
+    struct plan_options options = {.trace = {.trains = true}, .compute = WK_BF16, .device = device};
+    struct plan *plan = plan_of(model, &options);
+    CHECK(plan->values[backward_of(plan, "gelu")->d_in[0]].type == WK_F32);
+    CHECK(plan->values[backward_of(plan, "tanh")->d_in[0]].type == WK_F32);
+    CHECK(plan->values[backward_of(plan, "linear")->d_out].type == WK_F32);
+    plan_free(plan);
+    device_free(device);
+    wk_model_free(model);
+}
+
 static void an_estimate_is_of_the_devices_plan(void)
 {
     struct wk_model *model = make_gpt();
@@ -260,6 +315,11 @@ int main(void)
     a_gpu_keeps_slopes_in_the_compute_type();
     an_evaluation_keeps_none();
     losses_keep_a_number_a_row();
+    gradients_are_narrow(WK_BF16, true, WK_BF16);
+    gradients_are_narrow(WK_F16, true, WK_F16);
+    gradients_are_narrow(WK_F32, true, WK_F32);
+    gradients_are_narrow(WK_BF16, false, WK_F32);
+    sums_of_gradients_are_wide();
     an_estimate_is_of_the_devices_plan();
     a_device_for_plans_has_no_memory();
     kernels_are_counted(WK_F32);

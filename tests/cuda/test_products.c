@@ -6,6 +6,7 @@
 
 #include "libworker/graph/op.h"
 #include "libworker/graph/op/attention.h"
+#include "libworker/precision/half.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
 #include "tests/numeric/graph/harness.h"
@@ -305,6 +306,123 @@ Test(cuda_products, probabilities_are_computed_again)
 {
     probabilities_again(WK_F32);
     probabilities_again(WK_BF16);
+}
+
+/* The same in the compute type, of numbers or of room for them. */
+static struct op_tensor narrow_twin(struct scene *s, const struct op_tensor *x, enum wk_dtype type)
+{
+    struct op_tensor twin = *x;
+    twin.type = type;
+    twin.data = memory_new(s, (size_t)x->count * wk_dtype_bytes(type));
+    double *values = tensor_doubles(x);
+    for (int64_t i = 0; i < x->count; i++)
+        tensor_put(&twin, i, values[i]);
+    free(values);
+    return twin;
+}
+
+static void expect_rounded(struct scene *s, const struct op_tensor *low, const struct op_tensor *x)
+{
+    struct op_tensor rounded = narrow_twin(s, x, low->type);
+    CHECK(!memcmp(low->data, rounded.data, (size_t)low->count * wk_dtype_bytes(low->type)));
+}
+
+/* A backward pass with gradients in f32, of a result's gradient that is `exact` in bf16 or not; then
+ * one with both in bf16. What is written in bf16 is the other rounded. Returns the second call. */
+static struct op_call both_ways(struct scene *s, struct op_call *call, bool exact)
+{
+    struct op_call low = *call;
+    if (exact) {
+        struct op_tensor rounded = narrow_twin(s, &call->d_out, WK_BF16);
+        for (int64_t i = 0; i < rounded.count; i++)
+            tensor_put(&call->d_out, i, (double)f32_of_bf16(((const uint16_t *)rounded.data)[i]));
+    }
+    low.d_out = narrow_twin(s, &call->d_out, WK_BF16);
+    low.d_in[0] = narrow_twin(s, &call->d_in[0], WK_BF16);
+    for (int i = 1; i < NODE_INPUTS_MAX; i++) {
+        if (call->d_in[i].data)
+            low.d_in[i] = twin_of(s, &call->d_in[i]);
+    }
+    on_gpu(s, call, true);
+    on_gpu(s, &low, true);
+    expect_rounded(s, &low.d_in[0], &call->d_in[0]);
+    return low;
+}
+
+/* Products have the same bits. The bias' gradient is a sum of rounded numbers: each is off by
+ * 2^-8 of itself at most, so the sum by 2^-8 of the sum of sizes. */
+Test(cuda_products, gradients_of_linear_may_be_narrow)
+{
+    enum { ROWS = 300, IN = 24, OUT = 16, BIAS = LINEAR_BIAS };
+    struct scene s = scene_new();
+    struct wk_tensor *x = wk_graph_input(s.graph, "x", WK_F32, WK_SHAPE(WK_SAMPLES, IN));
+    struct wk_tensor *y = wk_layer_linear(x, "fc", OUT);
+    CHECK(y);
+    struct op_call call = {.node = y->node, .pass = &s.pass, .compute = WK_BF16};
+    call.in[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){ROWS, IN});
+    call.in[1] =
+        tensor_new(&s, WK_BF16, 2,
+                   (int64_t[]){y->node->in[1]->shape[0].fixed, y->node->in[1]->shape[1].fixed});
+    call.in[BIAS] = tensor_new(&s, WK_F32, 1, (int64_t[]){OUT});
+    call.out[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){ROWS, OUT});
+    call.d_out = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, OUT});
+    call.d_in[0] = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, IN});
+    call.d_in[1] = call.in[1];
+    call.d_in[1].type = WK_F32;
+    call.d_in[1].data = memory_new(&s, (size_t)call.d_in[1].count * sizeof(float));
+    call.d_in[1].add = call.d_in[BIAS].add = true;
+    call.d_in[BIAS] = tensor_new(&s, WK_F32, 1, (int64_t[]){OUT});
+    struct op_call low = both_ways(&s, &call, false);
+    expect_same(&low.d_in[1], &call.d_in[1], 0, 0, "dw");
+    for (int col = 0; col < OUT; col++) {
+        double size = 0, rounded = ((const float *)low.d_in[BIAS].data)[col];
+        for (int row = 0; row < ROWS; row++)
+            size += fabs((double)((const float *)call.d_out.data)[row * OUT + col]);
+        double apart = fabs(rounded - (double)((const float *)call.d_in[BIAS].data)[col]);
+        CHECK(apart > 0 && apart <= size * ROUNDING_BF16 + rounding_bound(ROWS) * size);
+    }
+    scene_free(&s);
+}
+
+Test(cuda_products, gradients_of_attention_may_be_narrow)
+{
+    enum { SAMPLES = 2, LENGTH = 37, HEADS = 4, KV = 2, SIZE = 16 };
+    int64_t width = (HEADS + 2 * KV) * SIZE;
+    struct scene s = scene_new();
+    struct wk_tensor *x = wk_graph_input(s.graph, "x", WK_F32,
+                                         WK_SHAPE(WK_SAMPLES, WK_LENGTH, (HEADS + 2 * KV) * SIZE));
+    struct wk_tensor *y =
+        wk_op_attention(x, &(struct wk_attention_options){.heads = HEADS, .kv_heads = KV});
+    CHECK(y);
+    struct op_call call = {.node = y->node, .pass = &s.pass, .compute = WK_BF16};
+    call.in[0] = tensor_new(&s, WK_BF16, 3, (int64_t[]){SAMPLES, LENGTH, width});
+    call.out[0] = tensor_new(&s, WK_BF16, 3, (int64_t[]){SAMPLES, LENGTH, HEADS * SIZE});
+    call.out[1] = tensor_new(&s, WK_F32, 3, (int64_t[]){SAMPLES, HEADS, LENGTH});
+    call.d_out = tensor_new(&s, WK_F32, 3, (int64_t[]){SAMPLES, LENGTH, HEADS * SIZE});
+    call.d_in[0] = tensor_new(&s, WK_F32, 3, (int64_t[]){SAMPLES, LENGTH, width});
+    on_gpu(&s, &call, false);
+    (void)both_ways(&s, &call, true);
+    scene_free(&s);
+}
+
+/* A GELU writes what the linear layer before it reads; its own is in f32. */
+Test(cuda_products, gradients_of_curves_may_be_narrow)
+{
+    struct scene s = scene_new();
+    struct wk_tensor *x = wk_graph_input(s.graph, "x", WK_F32, WK_SHAPE(WK_SAMPLES, 13));
+    struct wk_tensor *y = wk_op_gelu(x);
+    CHECK(y);
+    struct op_call call = {.node = y->node, .pass = &s.pass, .compute = WK_BF16};
+    call.in[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){41, 13});
+    call.out[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){41, 13});
+    call.d_out = tensor_new(&s, WK_F32, 2, (int64_t[]){41, 13});
+    call.d_in[0] = tensor_new(&s, WK_F32, 2, (int64_t[]){41, 13});
+    struct op_call low = call;
+    low.d_in[0] = narrow_twin(&s, &call.d_in[0], WK_BF16);
+    on_gpu(&s, &call, true);
+    on_gpu(&s, &low, true);
+    expect_rounded(&s, &low.d_in[0], &call.d_in[0]);
+    scene_free(&s);
 }
 
 /* 254,016 elements of windows a sample: 66 samples are multiplied at once, and 4 after them. */

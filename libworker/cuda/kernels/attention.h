@@ -39,10 +39,11 @@ struct head_array {
     bool whole; /* all rows of all heads can be read 16 bytes at once; attention_prepare sets it */
 };
 
-/* The gradients that are written have the strides of their values, and are f32. */
+/* The gradients that are written have the strides of their values. */
 struct attention_target {
-    float *at;
+    void *at;
     bool add;
+    enum wk_dtype type; /* f32, or that of the products */
 };
 
 struct attention_call {

@@ -63,6 +63,12 @@ turned_slopes(const struct attention_call *a, const struct block_place *p, int64
     }
 }
 
+static __device__ inline void target_put(const struct attention_target *to, int64_t at, float x)
+{
+    float before = to->add ? element_read(to->at, to->type, at) : 0;
+    element_write(to->at, to->type, at, to->add ? before + x : x);
+}
+
 template <int N>
 static __device__ inline void write_slopes(const struct attention_target *to, int64_t at,
                                            int64_t row, int rows, int columns,
@@ -73,7 +79,7 @@ static __device__ inline void write_slopes(const struct attention_target *to, in
         int r = (int)threadIdx.x / WARP * 16 + lane_index() / 4 + 8 * i;
         if (r >= rows)
             continue;
-        float *line = to->at + at + r * row;
+        int64_t line = at + r * row;
         GPU_UNROLL
         for (int n = 0; n < N / 8; n++) {
             GPU_UNROLL
@@ -81,7 +87,7 @@ static __device__ inline void write_slopes(const struct attention_target *to, in
                 int column = 8 * n + 2 * (lane_index() % 4) + e;
                 float x = d[n][2 * i + e] * factor;
                 if (column < columns)
-                    line[column] = to->add ? line[column] + x : x;
+                    target_put(to, line + column, x);
             }
         }
     }

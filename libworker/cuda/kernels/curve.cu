@@ -135,9 +135,10 @@ __global__ void curve_values(Curve curve, struct gpu_value out, struct gpu_value
 }
 
 template <class Curve>
-__global__ void curve_slopes(Curve curve, struct gpu_gradient dx, struct gpu_value kept,
-                             const float *dout, int64_t count)
+__global__ void curve_slopes(Curve curve, struct gpu_gradient dx, enum wk_dtype low,
+                             struct gpu_value kept, const float *dout, int64_t count)
 {
+    struct gpu_value to = {dx.at, low};
     for (int64_t at = flat_first(); at < count; at += flat_step()) {
         struct span s = flat_span(at, count);
         float v[SPAN], d[SPAN];
@@ -150,7 +151,10 @@ __global__ void curve_slopes(Curve curve, struct gpu_gradient dx, struct gpu_val
         GPU_UNROLL
         for (int j = 0; j < SPAN; j++)
             d[j] = curve.slope(v[j], d[j]);
-        span_gradient(s, dx, 0, d);
+        if (low == WK_F32)
+            span_gradient(s, dx, 0, d);
+        else
+            span_write(s, to, 0, d);
     }
 }
 
@@ -167,7 +171,7 @@ void launch(const struct gpu_curve *c, const struct arrays &a, cudaStream_t stre
     Curve curve = {c->number};
     if (a.backward)
         GPU_LAUNCH(curve_slopes<Curve>, flat_grid(c->count), FLAT_THREADS, 0, stream, curve, a.dx,
-                   a.kept, a.dout, c->count);
+                   c->low, a.kept, a.dout, c->count);
     else
         GPU_LAUNCH(curve_values<Curve>, flat_grid(c->count), FLAT_THREADS, 0, stream, curve, a.out,
                    a.x, c->count);

@@ -3,7 +3,7 @@
  * of the last place.
  *
  * Bytes that one element moves, values of v bytes: forward v + v; backward v + 4 + 4, 4 more where
- * it adds; scale's backward 4 + 4.
+ * it adds; scale's backward 4 + 4. A dx in bf16 or f16 is 2 instead of 4.
  */
 #ifndef CUDA_KERNELS_CURVE_H
 #define CUDA_KERNELS_CURVE_H
@@ -29,6 +29,8 @@ struct gpu_curve {
     enum gpu_curve_kind kind;
     float number;
     int64_t count;
+    enum wk_dtype
+        low; /* the type of dx, which is not added to then; WK_F32: it is a gradient in f32 */
 };
 
 /* out = curve(x); out may be x. */

@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(LOOP_THREADS) part_kernel(const struct 
     int64_t first = part * each, end = first + each < s.rows ? first + each : s.rows;
     float sum = 0;
     for (int64_t r = first + threadIdx.x / LINE; r < end && col < s.cols; r += LINES) {
-        float x = s.x[r * s.cols + col];
+        float x = element_read(s.x.at, s.x.type, r * s.cols + col);
         sum += x;
         if (s.copy.at)
             element_write((void *)(uintptr_t)s.copy.at, s.copy.type, r * s.cols + col, x);

@@ -26,10 +26,10 @@ void factor_convert(struct typed_array to, struct typed_array from, int64_t coun
 
 /* sums[cols] = the sums of x[rows, cols], or that added. They are added in parts of rows, whose
  * number depends on `rows` alone, and the parts in order: the same bits on every run.
- * `parts` is scratch memory of column_parts(rows) * cols floats. x is read once: 4 bytes an
- * element, and those of `copy`, which gets x in its type. */
+ * `parts` is scratch memory of column_parts(rows) * cols floats. x is read once, and written once to
+ * `copy`, which gets it in its type. */
 struct column_sums {
-    const float *x;
+    struct typed_array x;
     int64_t rows, cols;
     float *parts, *sums;
     bool add;
