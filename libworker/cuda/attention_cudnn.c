@@ -1,6 +1,6 @@
 /* attention by cuDNN. Backward, a result's gradient in f32 is rounded to the type of the values
- * first. cuDNN's gradients have that type too. They go where they are wanted, or from scratch memory
- * to gradients in f32. */
+ * first. cuDNN's gradients have that type too. They are written to their places, or by scratch
+ * memory to gradients in f32. */
 #include "libworker/cuda/attention_cudnn.h"
 
 #include "libworker/cuda/cudnn.h"

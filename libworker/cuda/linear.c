@@ -143,6 +143,8 @@ static void backward_x(struct products *products, const void *dy)
                          .b = {weight, turned ? s.in : parts[i].out, 0, !turned},
                          .d = dx->data,
                          .d_stride = s.in,
+                         .slopes_at = call->in[LINEAR_SLOPES].data,
+                         .slopes_stride = s.in,
                          .beta = i > 0 || dx->add ? 1 : 0,
                      });
     }
@@ -203,10 +205,18 @@ static unsigned linear_narrows(const struct node *node)
     return OP_OUT(0) | (linear_weights(node) == 1 ? OP_IN(0) : 0);
 }
 
+/* Rows of slopes are x's. */
+static bool linear_bends(const struct node *node)
+{
+    const struct wk_tensor *x = node->in[0];
+    return x->shape[x->dims - 1].fixed % LT_SLOPES_STEP == 0;
+}
+
 const struct cuda_op cuda_op_linear = {
     .name = "linear",
     .forward = linear_forward,
     .backward = linear_backward,
     .scratch_bytes = scratch_bytes,
     .narrows = linear_narrows,
+    .bends = linear_bends,
 };

@@ -19,6 +19,7 @@ enum {
 struct key {
     int64_t m, n, k, batch;
     int64_t a_stride, b_stride, d_stride, a_each, b_each, c_each, d_each;
+    int64_t slopes_stride, slopes_align; /* 0: there are none */
     uint64_t workspace;
     int32_t type, result, a_turned, b_turned, has_bias, factors_there, adds, other_c;
     int32_t a_align, b_align, c_align, d_align;
@@ -157,6 +158,8 @@ static struct key key_of(const struct lt_product *p, size_t workspace_bytes)
         .b_each = p->b.each,
         .c_each = other_c ? p->c.each : p->d_each,
         .d_each = p->d_each,
+        .slopes_stride = p->slopes_at ? p->slopes_stride : 0,
+        .slopes_align = p->slopes_at ? align_of(p->slopes_at) : 0,
         .workspace = workspace_bytes,
         .type = (int32_t)p->type,
         .result = (int32_t)p->result,
@@ -225,7 +228,36 @@ static cublasStatus_t product_set(const struct plan *plan, cublasLtMatmulDescAtt
     return cublasLtMatmulDescSetAttribute(plan->product, which, &value, sizeof(value));
 }
 
-static cublasStatus_t product_make(const struct lt *lt, struct plan *plan, const void *bias)
+static cublasStatus_t bias_set(const struct plan *plan, const void *bias)
+{
+    cublasStatus_t status =
+        product_set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = product_set(plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                             (int32_t)data_type(plan->key.result));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                &bias, sizeof(bias));
+    return status;
+}
+
+/* They are in the result's type unless another is set. */
+static cublasStatus_t slopes_set(const struct plan *plan, const void *slopes_at)
+{
+    cublasStatus_t status =
+        product_set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DGELU);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                                &plan->key.slopes_stride, sizeof(int64_t));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status =
+            cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                           &slopes_at, sizeof(slopes_at));
+    return status;
+}
+
+static cublasStatus_t product_make(const struct lt *lt, struct plan *plan,
+                                   const struct lt_product *p)
 {
     const struct key *k = &plan->key;
     bool rounds = k->type == WK_F32 && lt->tf32;
@@ -236,13 +268,9 @@ static cublasStatus_t product_make(const struct lt *lt, struct plan *plan, const
     if (status == CUBLAS_STATUS_SUCCESS && k->a_turned)
         status = product_set(plan, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
     if (status == CUBLAS_STATUS_SUCCESS && k->has_bias)
-        status = product_set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    if (status == CUBLAS_STATUS_SUCCESS && k->has_bias)
-        status =
-            product_set(plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, (int32_t)data_type(k->result));
-    if (status == CUBLAS_STATUS_SUCCESS && k->has_bias)
-        status = cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                &bias, sizeof(bias));
+        status = bias_set(plan, p->bias);
+    if (status == CUBLAS_STATUS_SUCCESS && k->slopes_stride)
+        status = slopes_set(plan, p->slopes_at);
     if (status == CUBLAS_STATUS_SUCCESS && k->factors_there)
         status = product_set(plan, CUBLASLT_MATMUL_DESC_POINTER_MODE, CUBLASLT_POINTER_MODE_DEVICE);
     return status;
@@ -329,7 +357,7 @@ static void product_refuse(struct cuda_queue *queue, const struct key *k, cublas
 
 /* A new plan takes the place of the oldest where all are taken. */
 static struct plan *plan_make(struct cuda_queue *queue, struct lt *lt, const struct key *key,
-                              const void *bias)
+                              const struct lt_product *p)
 {
     uint64_t place = 0;
     struct plan *plan = plan_find(lt, key, &place);
@@ -343,7 +371,7 @@ static struct plan *plan_make(struct cuda_queue *queue, struct lt *lt, const str
     plan->key = *key;
     cublasStatus_t status = layouts_make(plan);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = product_make(lt, plan, bias);
+        status = product_make(lt, plan, p);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = choose(lt, plan);
     plan->used = status == CUBLAS_STATUS_SUCCESS;
@@ -366,7 +394,9 @@ static bool is_sound(struct cuda_queue *queue, const struct lt_product *p, const
                 p->batch <= LT_SIZE_MAX;
     bool aligned = addresses % type_bytes((int32_t)p->type) == 0 &&
                    results % type_bytes((int32_t)p->result) == 0 &&
-                   (uintptr_t)workspace % WORKSPACE_ALIGN == 0;
+                   (uintptr_t)workspace % WORKSPACE_ALIGN == 0 &&
+                   (uintptr_t)p->slopes_at % LT_SLOPES_ALIGN == 0 &&
+                   (!p->slopes_at || p->slopes_stride % LT_SLOPES_STEP == 0);
     if (!fits)
         queue_fail(&queue->base, WK_EINVAL,
                    "a product of %lld rows, %lld columns and %lld terms, %lld times; each is at "
@@ -374,10 +404,11 @@ static bool is_sound(struct cuda_queue *queue, const struct lt_product *p, const
                    (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
                    LT_SIZE_MAX);
     else if (!aligned)
-        queue_fail(&queue->base, WK_EINVAL,
-                   "a product of memory that is not aligned to its elements, or of a workspace "
-                   "that is not to %d bytes",
-                   WORKSPACE_ALIGN);
+        queue_fail(
+            &queue->base, WK_EINVAL,
+            "a product of memory that is not aligned to its elements, of a workspace that is "
+            "not to %d bytes, or of slopes that are not to %d",
+            WORKSPACE_ALIGN, LT_SLOPES_ALIGN);
     return fits && aligned;
 }
 
@@ -388,7 +419,7 @@ void lt_product(struct cuda_queue *queue, const struct lt_product *p, void *work
     if (!lt || !is_sound(queue, p, workspace))
         return;
     struct key key = key_of(p, workspace_bytes);
-    struct plan *plan = plan_make(queue, lt, &key, p->bias);
+    struct plan *plan = plan_make(queue, lt, &key, p);
     const float *alpha = p->factors_there ? p->factors_there : &p->alpha;
     const float *beta = p->factors_there ? p->factors_there + 1 : &p->beta;
     if (!plan)
@@ -397,6 +428,10 @@ void lt_product(struct cuda_queue *queue, const struct lt_product *p, void *work
     if (p->bias)
         status = cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                 &p->bias, sizeof(p->bias));
+    if (p->slopes_at)
+        status =
+            cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                           &p->slopes_at, sizeof(p->slopes_at));
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmul(lt->handle, plan->product, alpha, p->b.at, plan->a, p->a.at,
                                 plan->b, beta, c_of(p), plan->c, p->d, plan->d, &plan->algo,

@@ -26,6 +26,8 @@ enum {
     LT_PLANS_MAX = 1024,
     LT_WORKSPACE_MAX = 32 << 20, /* bytes; what cuBLAS itself takes on sm_90 */
     LT_SIZE_MAX = 0x7fffffff,    /* of m, n, k and the batch */
+    LT_SLOPES_STEP = 8,          /* what slopes_stride is a multiple of */
+    LT_SLOPES_ALIGN = 16,        /* of their address, in bytes */
 };
 
 /* "1": sums of products of f32 factors may round them to TF32's 10 bits. */
@@ -46,7 +48,11 @@ struct lt_product {
     struct lt_matrix a, b, c;   /* c.at NULL: it is d. Else its strides are those of d */
     void *d;
     int64_t d_stride, d_each;
-    const void *bias;           /* NULL: none */
+    const void *bias; /* NULL: none */
+    /* d is multiplied by the slopes of GELU (by tanh) at these x[m, n], in the result's type. NULL:
+     * it is not. Not with a bias or a batch. */
+    const void *slopes_at;
+    int64_t slopes_stride;
     float alpha, beta;          /* beta 0 does not read c */
     const float *factors_there; /* alpha and beta in device memory instead, or NULL */
 };

@@ -22,10 +22,14 @@ struct cuda_op {
      * of what backward reads. Of call->pass only `trains` is set. NULL: as the row says. */
     void (*keep)(struct op_call *call, unsigned *keeps);
 
-    /* Gradients that the backward kernel may have in the compute type instead of f32, in bf16 and
+    /* Gradients that the backward kernel may have in the compute type instead of f32, in bf16 or
      * f16. OP_IN bits are of those that it writes, where it need not add. OP_OUT(0) is that of its
-     * result, which it would round anyway. NULL: none. */
+     * result, which it would round in any case. NULL: none. */
     unsigned (*narrows)(const struct node *node);
+
+    /* Of linear: its backward kernel can multiply the gradient of x by slopes of GELU, if that is
+     * narrow (graph/bend.h). NULL: it cannot. */
+    bool (*bends)(const struct node *node);
 
     /* While a pass is laid out: make what its calls of this shape need on the device, such as plans
      * that take a second. Returns the scratch memory that it may use, the larger of both. NULL:

@@ -37,6 +37,7 @@ static inline void keep_of(const struct cuda_op *op, void *args)
     if (op->keep)
         op->keep(&a->call, &a->keeps);
     a->narrows = op->narrows ? op->narrows(a->call.node) : 0;
+    a->bends = op->bends && op->bends(a->call.node);
 }
 
 static void traffic_of(const void *args, struct device_traffic *traffic)

@@ -7,6 +7,7 @@
 #include <worker/error.h>
 
 #include "common/base/array.h"
+#include "libworker/graph/bend.h"
 #include "libworker/graph/describe.h"
 
 void emit_fini(struct emitter *e)
@@ -117,6 +118,8 @@ int emit_init(struct emitter *e, const struct wk_graph *graph, struct plan *plan
     rc = has_arrays(e) ? 0 : WK_ENOMEM;
     if (!rc)
         rc = keep_init(&e->keep, graph, &e->trace, &plan->options);
+    if (!rc)
+        rc = bend_find(e);
     const struct recompute_pass pass = {graph, &e->trace, &plan->options.sizes, &e->keep};
     if (!rc)
         rc = recompute_init(&e->recompute, &pass);

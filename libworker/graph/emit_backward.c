@@ -4,10 +4,10 @@
  *
  *     uses in the order of the backward pass       first: written, or shared     later: added
  *
- * Gradients are in f32. On devices of which kernels say so (keep.h), that of a value with one use is
- * in the compute type if the backward kernel of its work would round it to that anyway.
+ * Gradients are in f32. On devices whose kernels can (keep.h), some are in the compute type: those
+ * with one use, which the backward kernel of their work rounds to it in any case.
  */
-#include "libworker/graph/emit.h"
+#include "libworker/graph/bend.h"
 
 /* Where the gradient of a tensor is kept: a view of a parameter adds to the parameter's. */
 static struct grad *grad_of(struct emitter *e, struct wk_tensor *tensor)
@@ -64,7 +64,8 @@ void emit_count_uses(struct emitter *e)
         own->narrow = own->narrow && rounds_gradient(e, work);
         for (int k = 0; k < NODE_INPUTS_MAX; k++) {
             if (takes_gradient(work, k))
-                count_use(e, work->in[k], !passes(work, k) && (narrows(e, work) & OP_IN(k)));
+                count_use(e, bend_target(work, k),
+                          !passes(work, k) && (narrows(e, work) & OP_IN(k)));
         }
     }
 }
@@ -181,7 +182,7 @@ static void compute(struct emitter *e, const struct work *work)
             continue;
         bool add;
         wanted = true;
-        launch.d_in[i] = target(e, work->in[i], &add);
+        launch.d_in[i] = target(e, bend_target(work, i), &add);
         launch.add |= add ? OP_IN(i) : 0;
     }
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {

@@ -74,8 +74,10 @@ void emit_forward(struct emitter *e, const struct work *work, bool again)
     launch.node = work->node;
     launch.again = again;
     launch.cache = cache_of(e, work);
-    for (int i = 0; i < NODE_INPUTS_MAX; i++)
-        launch.in[i] = work->in[i] ? emit_read(e, work, work->in[i], again) : -1;
+    for (int i = 0; i < NODE_INPUTS_MAX; i++) {
+        bool reads = work->in[i] && !(row == &op_linear && i == LINEAR_SLOPES);
+        launch.in[i] = reads ? emit_read(e, work, work->in[i], again) : -1;
+    }
     for (int i = 0; i < NODE_OUTPUTS_MAX; i++) {
         struct wk_tensor *out = work->out[i];
         if (!out)

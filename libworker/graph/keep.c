@@ -58,6 +58,7 @@ static void ask_kernel(struct keep *keep, int i, const struct work *work,
     kernel->keep(&args);
     keep->reads[i] = args.keeps;
     keep->narrows[i] = args.call.compute == WK_F32 ? 0 : args.narrows;
+    keep->bends[i] = args.call.compute != WK_F32 && args.bends;
     for (int k = 1; k < NODE_OUTPUTS_MAX; k++) {
         if (work->out[k])
             keep->form[work->out[k]->id] = args.call.out[k];
@@ -83,8 +84,9 @@ int keep_init(struct keep *keep, const struct wk_graph *graph, const struct trac
     *keep = (struct keep){.form = calloc(tensors, sizeof(*keep->form)),
                           .kept = calloc(tensors, sizeof(*keep->kept)),
                           .reads = calloc((size_t)trace->n + 1, sizeof(*keep->reads)),
-                          .narrows = calloc((size_t)trace->n + 1, sizeof(*keep->narrows))};
-    bool has = keep->form && keep->kept && keep->reads && keep->narrows;
+                          .narrows = calloc((size_t)trace->n + 1, sizeof(*keep->narrows)),
+                          .bends = calloc((size_t)trace->n + 1, sizeof(*keep->bends))};
+    bool has = keep->form && keep->kept && keep->reads && keep->narrows && keep->bends;
     int rc = has ? set_forms(keep, graph, trace, options) : WK_ENOMEM;
     for (int i = 0; i < trace->n && !rc; i++) {
         const struct work *work = &trace->works[i];
@@ -103,5 +105,6 @@ void keep_fini(struct keep *keep)
     free(keep->kept);
     free(keep->reads);
     free(keep->narrows);
+    free(keep->bends);
     *keep = (struct keep){0};
 }

@@ -1,7 +1,7 @@
 /* What a plan has in memory of each value, and what of it the backward pass reads. Rows of op.h say
  * so, and kernels of a device's own where they keep something else beside a result: probabilities
- * in fewer bytes, or nothing (device/kernels.h). Such kernels also say which gradients they may have in
- * the compute type.
+ * in fewer bytes, or nothing (device/kernels.h). From such kernels it is also known which gradients
+ * may be in the compute type.
  *
  * Owned by the plan's builder; one thread.
  */
@@ -18,6 +18,7 @@ struct keep {
     bool *kept;             /* [tensors]: a backward kernel reads the memory */
     unsigned *reads;        /* [works]: values that its backward kernel reads, OP_IN and OP_OUT */
     unsigned *narrows;      /* [works]: gradients that it may have in the compute type */
+    bool *bends;            /* [works]: as op_args' */
 };
 
 /* WK_ENOMEM. keep_fini accepts zeroed memory. */

@@ -38,6 +38,7 @@ struct op_args {
     /* Of a plan that asks what is kept (device/kernels.h): OP_IN, OP_OUT bits of what the backward
      * kernel reads, and of gradients that it may have in the compute type. */
     unsigned keeps, narrows;
+    bool bends; /* so, too: linear can multiply the gradient of its x by slopes of GELU (bend.h) */
 };
 _Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
 

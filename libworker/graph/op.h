@@ -96,9 +96,11 @@ struct op_row {
     void (*backward)(const struct op_call *call);
 };
 
-/* Rows that passes over a graph know by name. linear reads x, three weights, bias, residual. */
-extern const struct op_row op_linear, op_add, op_prefix;
-enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5 };
+/* Rows that passes over a graph know by name. linear reads x, three weights, bias, residual. Where
+ * a plan has set it, x is the GELU of LINEAR_SLOPES. Only the backward kernel reads that (bend.h).
+ */
+extern const struct op_row op_linear, op_add, op_prefix, op_gelu;
+enum { LINEAR_WEIGHTS = 1, LINEAR_BIAS = 4, LINEAR_RESIDUAL = 5, LINEAR_SLOPES = 6 };
 
 /* Values that the node's backward kernel reads: OP_IN and OP_OUT bits. */
 unsigned op_keeps(const struct node *node);

@@ -57,6 +57,15 @@ static void attributes_have_their_size(void)
                                          sizeof(wide)) == CUBLAS_STATUS_INVALID_VALUE);
     CHECK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &narrow,
                                          sizeof(narrow)) == CUBLAS_STATUS_INVALID_VALUE);
+    CHECK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &narrow,
+                                         sizeof(narrow)) == CUBLAS_STATUS_INVALID_VALUE);
+    OK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &wide,
+                                      sizeof(wide)));
+    CHECK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                         &narrow, sizeof(narrow)) == CUBLAS_STATUS_INVALID_VALUE);
+    narrow = CUBLASLT_EPILOGUE_DGELU;
+    OK(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &narrow,
+                                      sizeof(narrow)));
     OK(cublasLtMatmulDescDestroy(product));
     OK(cublasLtMatrixLayoutDestroy(layout));
 }

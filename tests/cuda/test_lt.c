@@ -88,7 +88,7 @@ static void *numbers_new(struct bench *b, void *there, enum wk_dtype type)
 
 struct shape {
     int64_t m, n, k, batch;
-    bool turn_a, turn_b, has_bias, adds, other_c, factors_there;
+    bool turn_a, turn_b, has_bias, adds, other_c, factors_there, bends;
     int gap, shift; /* elements after each row, and before the first */
     enum wk_dtype type, result;
 };
@@ -115,10 +115,25 @@ static struct lt_product product_of(const struct bench *b, const struct shape *s
         .alpha = 0.5f,
         .beta = s->adds ? 2 : 0,
         .factors_there = s->factors_there ? b->factors : NULL,
+        .slopes_at = s->bends ? b->bias : NULL,
+        .slopes_stride = (s->n + LT_SLOPES_STEP - 1) / LT_SLOPES_STEP * LT_SLOPES_STEP,
     };
     if (s->other_c)
         p.c = (struct lt_matrix){b->c + out, p.d_stride, p.d_each, false};
     return p;
+}
+
+/* Of x / 2 (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), by the quotient of a difference: its
+ * error is h^2 times the third derivative, which is below 2, and rounding by h. */
+static double slope_at(double x)
+{
+    const double h = 1e-5, root = 0.79788456080286535588;
+    double values[2];
+    for (int i = 0; i < 2; i++) {
+        double at = x + (i ? h : -h);
+        values[i] = at / 2 * (1 + tanh(root * (at + 0.044715 * at * at * at)));
+    }
+    return (values[1] - values[0]) / (2 * h);
 }
 
 static int64_t place_in(const struct lt_matrix *x, int64_t batch, int64_t row, int64_t col)
@@ -151,6 +166,8 @@ static void product_check(struct bench *bench, const struct shape *s)
                    value_at(b, s->type, place_in(&p.b, batch, k, col));
         double expected = 0.5 * sum + (s->adds ? 2 * before : 0);
         expected += s->has_bias && col < s->n ? value_at(bias, s->result, col + s->shift) : 0;
+        if (s->bends && col < s->n)
+            expected *= slope_at(value_at(bias, s->result, row * p.slopes_stride + col));
         expected = col < s->n ? expected : value_at(d, s->result, at);
         double most = rounding_bound((double)s->k + 3) * (double)(s->k + 3) + unit * fabs(expected);
         CHECK(fabs(value_at(got, s->result, at) - expected) <= most);
@@ -184,6 +201,20 @@ static void every_type_and_turn(void)
             .type = types[i / 64][0],
             .result = types[i / 64][1],
         };
+        product_check(&b, &s);
+    }
+    bench_free(&b);
+}
+
+/* Results are multiplied by slopes of GELU, at rows that are longer than the result's or not. */
+static void slopes_of_gelu(void)
+{
+    struct bench b = bench_new(6);
+    for (int i = 0; i < 5 * 4; i++) {
+        struct shape s = {.m = 5, .n = i & 1 ? 8 : 13, .k = 11, .batch = 1, .bends = true};
+        s.adds = i & 2;
+        s.type = types[i / 4][0];
+        s.result = types[i / 4][1];
         product_check(&b, &s);
     }
     bench_free(&b);
@@ -282,7 +313,7 @@ static void what_is_refused_says_why(void)
                            .d_stride = 4,
                            .d_each = 16,
                            .alpha = 1};
-    struct lt_product large = p, short_rows = p, low = p, odd = p;
+    struct lt_product large = p, short_rows = p, low = p, odd = p, bent = p;
     large.m = (int64_t)LT_SIZE_MAX + 1;
     expect_refused(&large, 0, "2147483648 rows, 4 columns and 4 terms, 1 times; each is at most");
     short_rows.a.stride = 3;
@@ -292,6 +323,9 @@ static void what_is_refused_says_why(void)
     expect_refused(&low, 0, "of f16 into bf16, 1 times: not supported");
     odd.a.at = (const void *)2;
     expect_refused(&odd, 0, "not aligned to its elements");
+    bent.slopes_at = (const void *)64;
+    bent.slopes_stride = 12;
+    expect_refused(&bent, 0, "slopes that are not to 16");
     expect_refused(&p, 16, "a workspace that is not to 256 bytes");
 }
 
@@ -319,10 +353,15 @@ static void tf32_is_a_setting(void)
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
-        CHECK_CASE(every_type_and_turn),      CHECK_CASE(memory_of_any_alignment),
-        CHECK_CASE(factors_in_device_memory), CHECK_CASE(plans_are_kept),
-        CHECK_CASE(plans_have_a_limit),       CHECK_CASE(what_is_refused_says_why),
-        CHECK_CASE(tf32_is_a_setting),        {NULL, NULL},
+        CHECK_CASE(every_type_and_turn),
+        CHECK_CASE(memory_of_any_alignment),
+        CHECK_CASE(factors_in_device_memory),
+        CHECK_CASE(plans_are_kept),
+        CHECK_CASE(plans_have_a_limit),
+        CHECK_CASE(what_is_refused_says_why),
+        CHECK_CASE(tf32_is_a_setting),
+        CHECK_CASE(slopes_of_gelu),
+        {NULL, NULL},
     };
     return check_all(cases, argc, argv);
 }

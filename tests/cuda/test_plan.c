@@ -15,12 +15,20 @@
 #include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
 
-enum { WIDTH = 32, LENGTH = 16, VOCAB = 1000, STRIDE = 1024, SAMPLES = 8, ROWS = SAMPLES * LENGTH };
+enum {
+    LAYERS = 2,
+    WIDTH = 32,
+    LENGTH = 16,
+    VOCAB = 1000,
+    STRIDE = 1024,
+    SAMPLES = 8,
+    ROWS = SAMPLES * LENGTH
+};
 
 static struct wk_model *make_gpt(void)
 {
     struct wk_model *model = NULL;
-    struct wk_gpt_config config = {2, 2, WIDTH, LENGTH, VOCAB};
+    struct wk_gpt_config config = {LAYERS, 2, WIDTH, LENGTH, VOCAB};
     CHECK(wk_gpt_new(&config, &model) == 0);
     return model;
 }
@@ -145,8 +153,32 @@ static const struct launch *backward_of(const struct plan *plan, const char *nam
     return NULL;
 }
 
-/* What products and attention round anyway is in bf16; what norms read, and the sum of several uses,
- * is not. */
+/* What products and attention round anyway is in bf16. What norms read, and the sum of several
+ * uses, is not. */
+static bool has_backward(const struct plan *plan, const char *name)
+{
+    bool has = false;
+    for (int i = plan->n_forward; i < plan->n_launches; i++) {
+        const struct launch *launch = &plan->launches[i];
+        has |= launch->kind == LAUNCH_BACKWARD && !strcmp(launch->node->row->name, name);
+    }
+    return has;
+}
+
+/* The linear layer after a GELU multiplies by its slopes, but in f32 and on the host. */
+static int slopes_in(const struct plan *plan)
+{
+    int n = 0;
+    for (int i = 0; i < plan->n_launches; i++) {
+        const struct launch *launch = &plan->launches[i];
+        bool bent =
+            launch->node && launch->node->row == &op_linear && launch->in[LINEAR_SLOPES] >= 0;
+        CHECK(!bent || launch->kind == LAUNCH_BACKWARD);
+        n += bent;
+    }
+    return n;
+}
+
 static void gradients_are_narrow(enum wk_dtype compute, bool on_gpu, enum wk_dtype wanted)
 {
     struct wk_model *model = make_gpt();
@@ -154,11 +186,10 @@ static void gradients_are_narrow(enum wk_dtype compute, bool on_gpu, enum wk_dty
     struct plan_options options = {
         .trace = {.trains = true}, .compute = compute, .device = on_gpu ? device : NULL};
     struct plan *plan = plan_of(model, &options);
-    const struct launch *gelu = backward_of(plan, "gelu");
     const struct launch *attention = backward_of(plan, "attention");
     const struct launch *norm = backward_of(plan, "layer_norm");
-    CHECK(plan->values[gelu->d_in[0]].type == wanted);
-    CHECK(plan->values[gelu->d_out].type == WK_F32);
+    CHECK(slopes_in(plan) == (wanted == WK_F32 ? 0 : LAYERS));
+    CHECK(has_backward(plan, "gelu") == (wanted == WK_F32));
     CHECK(plan->values[attention->d_in[0]].type == wanted);
     CHECK(plan->values[attention->d_out].type == wanted);
     CHECK(plan->values[norm->d_out].type == WK_F32);
@@ -166,6 +197,33 @@ static void gradients_are_narrow(enum wk_dtype compute, bool on_gpu, enum wk_dty
     plan_free(plan);
     device_free(device);
     wk_model_free(model);
+}
+
+/* Rows of 12 elements are none of cuBLASLt's, nor is the exact form. A GELU with two uses has a
+ * gradient of its own. A GELU after a linear layer writes narrow gradients in any case. */
+static void other_gelus_stay(void)
+{
+    struct device *device = make_device();
+    for (int i = 0; i < 4; i++) {
+        struct wk_model *model = NULL;
+        struct wk_graph *g = wk_graph_new("gelus");
+        struct wk_tensor *x = wk_graph_input(g, "x", WK_F32, WK_SHAPE(WK_SAMPLES, WIDTH));
+        struct wk_tensor *y = wk_layer_linear(x, "in", i == 1 ? 12 : WIDTH);
+        y = i == 3 ? wk_op_gelu_erf(y) : wk_op_gelu(y);
+        struct wk_tensor *z = wk_layer_linear(y, "out", WIDTH);
+        z = i == 2 ? wk_op_multiply(z, y) : z;
+        wk_graph_loss(g, "loss", wk_op_squared_error(z, x), NULL);
+        CHECK(wk_graph_model(g, &model) == 0);
+        struct plan_options options = {
+            .trace = {.trains = true}, .compute = WK_BF16, .device = device};
+        struct plan *plan = plan_of(model, &options);
+        const char *name = i == 3 ? "gelu_erf" : "gelu";
+        CHECK(slopes_in(plan) == (i == 0) && has_backward(plan, name) == (i != 0));
+        CHECK(i == 0 || plan->values[backward_of(plan, name)->d_in[0]].type == WK_BF16);
+        plan_free(plan);
+        wk_model_free(model);
+    }
+    device_free(device);
 }
 
 /* The gradient of a value with two uses is a sum in f32. */
@@ -320,6 +378,7 @@ int main(void)
     gradients_are_narrow(WK_F32, true, WK_F32);
     gradients_are_narrow(WK_BF16, false, WK_F32);
     sums_of_gradients_are_wide();
+    other_gelus_stay();
     an_estimate_is_of_the_devices_plan();
     a_device_for_plans_has_no_memory();
     kernels_are_counted(WK_F32);

@@ -327,7 +327,7 @@ static void expect_rounded(struct scene *s, const struct op_tensor *low, const s
     CHECK(!memcmp(low->data, rounded.data, (size_t)low->count * wk_dtype_bytes(low->type)));
 }
 
-/* A backward pass with gradients in f32, of a result's gradient that is `exact` in bf16 or not; then
+/* A backward pass with gradients in f32, of a result's gradient that is `exact` in bf16 or not, and
  * one with both in bf16. What is written in bf16 is the other rounded. Returns the second call. */
 static struct op_call both_ways(struct scene *s, struct op_call *call, bool exact)
 {
@@ -422,6 +422,37 @@ Test(cuda_products, gradients_of_curves_may_be_narrow)
     on_gpu(&s, &call, true);
     on_gpu(&s, &low, true);
     expect_rounded(&s, &low.d_in[0], &call.d_in[0]);
+    scene_free(&s);
+}
+
+/* The product with slopes writes what the product in f32 and then a GELU's kernel write. Each
+ * rounds once to bf16, numbers that a few roundings in f32 have made. */
+Test(cuda_products, linear_multiplies_by_slopes_of_gelu)
+{
+    enum { ROWS = 70, IN = 24, OUT = 16 };
+    struct scene s = scene_new();
+    struct wk_tensor *h = wk_graph_input(s.graph, "h", WK_F32, WK_SHAPE(WK_SAMPLES, IN));
+    struct wk_tensor *x = wk_op_gelu(h), *y = wk_layer_linear(x, "fc", OUT);
+    CHECK(x && y);
+    struct op_call call = {.node = y->node, .pass = &s.pass, .compute = WK_BF16};
+    call.in[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){ROWS, IN});
+    call.in[1] =
+        tensor_new(&s, WK_BF16, 2,
+                   (int64_t[]){y->node->in[1]->shape[0].fixed, y->node->in[1]->shape[1].fixed});
+    call.out[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){ROWS, OUT});
+    call.d_out = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, OUT});
+    call.d_in[0] = tensor_new(&s, WK_F32, 2, (int64_t[]){ROWS, IN});
+    struct op_call gelu = {.node = x->node, .pass = &s.pass, .compute = WK_BF16}, bent = call;
+    gelu.in[0] = tensor_new(&s, WK_BF16, 2, (int64_t[]){ROWS, IN});
+    gelu.out[0] = call.in[0];
+    gelu.d_out = call.d_in[0];
+    gelu.d_in[0] = narrow_twin(&s, &call.d_in[0], WK_BF16);
+    bent.in[LINEAR_SLOPES] = gelu.in[0];
+    bent.d_in[0] = narrow_twin(&s, &call.d_in[0], WK_BF16);
+    on_gpu(&s, &call, true);
+    on_gpu(&s, &gelu, true);
+    on_gpu(&s, &bent, true);
+    expect_same(&bent.d_in[0], &gelu.d_in[0], OUT + 20, 2 * ROUNDING_BF16, "dh");
     scene_free(&s);
 }
 

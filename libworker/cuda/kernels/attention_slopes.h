@@ -63,12 +63,6 @@ turned_slopes(const struct attention_call *a, const struct block_place *p, int64
     }
 }
 
-static __device__ inline void target_put(const struct attention_target *to, int64_t at, float x)
-{
-    float before = to->add ? element_read(to->at, to->type, at) : 0;
-    element_write(to->at, to->type, at, to->add ? before + x : x);
-}
-
 template <int N>
 static __device__ inline void write_slopes(const struct attention_target *to, int64_t at,
                                            int64_t row, int rows, int columns,
@@ -86,8 +80,10 @@ static __device__ inline void write_slopes(const struct attention_target *to, in
             for (int e = 0; e < 2; e++) {
                 int column = 8 * n + 2 * (lane_index() % 4) + e;
                 float x = d[n][2 * i + e] * factor;
-                if (column < columns)
-                    target_put(to, line + column, x);
+                if (column >= columns)
+                    continue;
+                x = to->add ? x + element_read(to->at, to->type, line + column) : x;
+                element_write(to->at, to->type, line + column, x);
             }
         }
     }

@@ -26,8 +26,8 @@ void factor_convert(struct typed_array to, struct typed_array from, int64_t coun
 
 /* sums[cols] = the sums of x[rows, cols], or that added. They are added in parts of rows, whose
  * number depends on `rows` alone, and the parts in order: the same bits on every run.
- * `parts` is scratch memory of column_parts(rows) * cols floats. x is read once, and written once to
- * `copy`, which gets it in its type. */
+ * `parts` is scratch memory of column_parts(rows) * cols floats. x is read once, and written once
+ * to `copy`, in its type. */
 struct column_sums {
     struct typed_array x;
     int64_t rows, cols;

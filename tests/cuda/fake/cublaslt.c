@@ -24,7 +24,8 @@ struct layout {
 
 struct product {
     int32_t compute, scale, pointer_mode, turn_a, turn_b, epilogue, bias_type;
-    const void *bias;
+    const void *bias, *aux;
+    int64_t aux_ld;
 };
 
 struct preference {
@@ -43,7 +44,7 @@ _Static_assert(sizeof(struct product) <= sizeof(cublasLtMatmulDescOpaque_t), "fi
 _Static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
 _Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "fits");
 
-enum { WORKSPACE = 4096, WORKSPACE_ALIGN = 256, ALIGN_DEFAULT = 256 };
+enum { WORKSPACE = 4096, WORKSPACE_ALIGN = 256, ALIGN_DEFAULT = 256, AUX_ALIGN = 16, AUX_STEP = 8 };
 
 static long plans_asked;
 
@@ -199,6 +200,8 @@ static struct field product_field(cublasLtMatmulDesc_t of, cublasLtMatmulDescAtt
         [CUBLASLT_MATMUL_DESC_EPILOGUE] = FIELD(p->epilogue),
         [CUBLASLT_MATMUL_DESC_BIAS_POINTER] = FIELD(p->bias),
         [CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE] = FIELD(p->bias_type),
+        [CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER] = FIELD(p->aux),
+        [CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD] = FIELD(p->aux_ld),
     };
     return (size_t)which < sizeof(fields) / sizeof(fields[0]) ? fields[which] : (struct field){0};
 }
@@ -291,8 +294,11 @@ static cublasStatus_t problem_read(struct problem *ret, const cublasLtMatmulDesc
                  (q.p.compute == CUBLAS_COMPUTE_32F || (tf32 && floats));
     bool bias = q.p.epilogue == CUBLASLT_EPILOGUE_BIAS &&
                 (q.p.bias_type == -1 || q.p.bias_type == q.d.type);
+    bool slopes = q.p.epilogue == CUBLASLT_EPILOGUE_DGELU && q.d.batch == 1;
+    if (slopes && (q.p.aux_ld < (int64_t)q.m || q.p.aux_ld % AUX_STEP))
+        return CUBLAS_STATUS_INVALID_VALUE;
     *ret = q;
-    return types && (bias || q.p.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
+    return types && (bias || slopes || q.p.epilogue == CUBLASLT_EPILOGUE_DEFAULT)
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -315,6 +321,7 @@ static uint64_t problem_hash(const struct problem *q)
         hash = hash_more(hash, (uint64_t)layouts[i]->type);
     }
     hash = hash_more(hash, (uint64_t)q->p.turn_a << 8 | (uint64_t)q->p.turn_b);
+    hash = hash_more(hash, (uint64_t)q->p.aux_ld);
     return hash_more(hash, (uint64_t)q->p.epilogue << 32 | (uint64_t)q->p.compute);
 }
 
@@ -402,6 +409,15 @@ static double sum_of(const struct enqueued *e, size_t row, size_t col, int32_t b
     return sum;
 }
 
+/* d/dx of x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3). */
+static double gelu_slope(double x)
+{
+    const double scale = 0.79788456080286535588, cubic = 0.044715;
+    double u = scale * (x + cubic * x * x * x), tangent = tanh(u);
+    return 0.5 * (1 + tangent) +
+           0.5 * x * (1 - tangent * tangent) * scale * (1 + 3 * cubic * x * x);
+}
+
 static void run(void *arg)
 {
     const struct enqueued *e = arg;
@@ -418,6 +434,8 @@ static void run(void *arg)
                 x += beta * value_at(e->c, q->c.type, place_of(&q->c, false, row, col, batch));
             if (q->p.epilogue == CUBLASLT_EPILOGUE_BIAS)
                 x += value_at(q->p.bias, q->d.type, row);
+            if (q->p.epilogue == CUBLASLT_EPILOGUE_DGELU)
+                x *= gelu_slope(value_at(q->p.aux, q->d.type, col * (size_t)q->p.aux_ld + row));
             put(e->d, q->d.type, place_of(&q->d, false, row, col, batch), x);
         }
     }
@@ -489,6 +507,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         expect_device(workspace, e.workspace_bytes, "workspace");
     if (e.q.p.epilogue == CUBLASLT_EPILOGUE_BIAS)
         expect_device(e.q.p.bias, e.q.m * type_bytes(e.q.d.type), "bias");
+    if (e.q.p.epilogue == CUBLASLT_EPILOGUE_DGELU) {
+        size_t last = (e.q.n - 1) * (size_t)e.q.p.aux_ld;
+        if ((uintptr_t)e.q.p.aux % AUX_ALIGN)
+            return CUBLAS_STATUS_INVALID_VALUE;
+        expect_device(e.q.p.aux, (last + e.q.m) * type_bytes(e.q.d.type), "GELU's input");
+    }
     expect_apart(A, extent_of(&e.q.a), &e, "first factor");
     expect_apart(B, extent_of(&e.q.b), &e, "second factor");
     struct enqueued *kept = malloc(sizeof(*kept));
