@@ -177,21 +177,22 @@ class Loop:
                     self.every_s and time.monotonic() - self._saved_at >= self.every_s)
 
     def _agree(self, mine: bool) -> Tuple[bool, bool]:
-        """From whether this rank is to stop: whether all stop now, and whether some leave now while the others form the next
-        generation. An elastic world trains until each rank knows which of the two it is."""
+        """From whether this rank is to stop: whether all stop now, and whether all part now, some to leave and the others to form
+        the next generation. An elastic world trains until each rank knows which of the two it is: one that goes alone breaks
+        the step of the others."""
         if not self.elastic or not _together():
             return should_stop(), False
         flags = torch.tensor([int(mine), int(not mine and self.changed())], dtype=torch.int32, device=_device())
         dist.all_reduce(flags)
         stops, leaves = flags.tolist()
         world = dist.get_world_size()
-        return stops == world, 0 < stops < world and stops + leaves == world
+        return stops == world, stops < world and stops + leaves == world
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of the steps to do, from 0. SystemExit(75) after a request to stop, when the
         state is saved."""
         while self.total_steps is None or self.step < self.total_steps:
-            if self.changed():
+            if self.changed() and not _together():
                 raise Changed
             yield self.step
             self.step += 1

@@ -79,6 +79,40 @@ class Loops(Case):
         for one, other in zip(*weights):
             self.assertAlmostEqual(one, other, places=4)
 
+    PARTS = textwrap.dedent("""
+        import os, sys
+        import torch.distributed as dist
+        import muster.torch
+        from muster import stopping
+
+        dist.init_process_group("gloo")
+        rank, leaves = dist.get_rank(), sys.argv[2] == "leaves"
+        loop = muster.torch.Loop(sys.argv[1], total_steps=20)
+        loop.elastic, knows = True, 5 + 3 * rank
+        if rank == 0 and leaves:                        # rank 0 is to stop, and rank 1 to form the next generation
+            loop.changed, stopping.should_stop = lambda: False, lambda: loop.step >= knows
+        else:
+            loop.changed = lambda: loop.step >= knows
+        end = "end"
+        try:
+            for step in loop:
+                dist.barrier()                          # of each step: one that is alone in it fails
+        except muster.torch.Changed:
+            end = "changed"
+        except SystemExit as stop:
+            end = f"stopped {stop.code}"
+        print(loop.step, end, flush=True)
+        dist.barrier()
+        os._exit(0)
+    """)
+
+    def test_ranks_that_hear_of_a_change_one_after_the_other_part_after_the_same_step(self):
+        for kind, ends in (("all stay", ["8 changed", "8 changed"]), ("leaves", ["8 stopped 75", "8 changed"])):
+            at = {**os.environ, "PYTHONPATH": str(PYTHON), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+            started = [subprocess.Popen([sys.executable, "-c", self.PARTS, str(self.folder), kind], env={**at, "RANK": str(rank)},
+                                        stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+            self.assertEqual([process.communicate(timeout=300)[0].strip() for process in started], ends, kind)
+
     def test_each_step_is_reported_with_its_numbers(self):
         peer = self.peer()
         codes, _, errors = self.run_ranks(1, 4)
