@@ -8,6 +8,11 @@ bool cuda_device_check(struct cuda_device *device, cudaError_t rc, const char *w
     struct queue any = {.device = &device->base};
     if (rc == cudaSuccess)
         return true;
+    if (device->captures) {
+        device->capture_error = device->capture_error ? device->capture_error : rc;
+        (void)cudaGetLastError();
+        return false;
+    }
     int code = rc == cudaErrorMemoryAllocation ? WK_ENOMEM : WK_EIO;
     queue_fail(&any, code, "%s: %s (%s)", what, cudaGetErrorString(rc), cudaGetErrorName(rc));
     (void)cudaGetLastError(); /* a sticky one returns */

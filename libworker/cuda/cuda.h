@@ -4,6 +4,7 @@
  *     check.c    errors of the runtime
  *     memory.c   device and pinned memory
  *     queue.c    streams, events, copies, fills
+ *     graphs.c   what a stream does again and again, as CUDA graphs
  *     table.c    kernels by name, from op_list.h and launch_list.h
  *
  * Calls of the runtime that fail make the device fail (device.h): its first sentence stays, and
@@ -43,6 +44,8 @@ struct cuda_device {
     void (*cudnn_close)(struct cuda_device *);
     enum attention_choice attention; /* the setting */
     bool plans_alone;                /* it is cuda_plan_device_new's: there is no GPU */
+    bool captures;                   /* a stream is being captured (graphs.h) */
+    cudaError_t capture_error;       /* the first one meanwhile, or cudaSuccess */
 };
 
 struct cuda_queue {

@@ -6,6 +6,7 @@
 
 #include "common/base/str.h"
 #include "libworker/cuda/cuda.h"
+#include "libworker/cuda/graphs.h"
 #include "libworker/cuda/memory.h"
 #ifdef MUSTER_NCCL
 #include "libworker/cuda/nccl.h"
@@ -69,6 +70,7 @@ static const struct device_ops cuda_ops = {
 #ifdef MUSTER_NCCL
     .wires = &nccl_wires,
 #endif
+    .replays = &cuda_replays,
     .kernel = cuda_kernel,
     .free = cuda_free,
     .memory_new = cuda_memory_new,

@@ -18,6 +18,7 @@ static void drop(const struct op_call *call, const struct op_tensor *to,
                                   .each = pass->samples ? to->count / pass->samples : 0,
                                   .seed = pass->seed,
                                   .first_sample = (uint64_t)pass->first_sample,
+                                  .keys = pass->keys,
                                   .block = (uint64_t)call->node->block,
                                   .place = (uint64_t)call->node->place,
                                   .keep = pass->trains ? (float)(1 - share) : 1};

@@ -12,7 +12,10 @@ static struct gpu_value floats_of(const float *at)
 static void run_fill(const struct row_args *row, bool add, cudaStream_t stream)
 {
     struct gpu_gradient to = {row->to, add};
-    gpu_fill(to, row->seed, row->count, stream);
+    if (row->seed_at)
+        gpu_fill_from(to, row->seed_at, row->count, stream);
+    else
+        gpu_fill(to, (float)row->seed, row->count, stream);
 }
 
 static void run_seed(const void *args, struct cuda_queue *queue)
@@ -23,6 +26,13 @@ static void run_seed(const void *args, struct cuda_queue *queue)
 static void run_add_seed(const void *args, struct cuda_queue *queue)
 {
     run_fill(args, true, queue->stream);
+}
+
+/* Two floats for each word, whatever their bits are. */
+static void run_note(const void *args, struct cuda_queue *queue)
+{
+    const struct note_args *a = args;
+    gpu_numbers_put(a->to, (const float *)(const void *)a->words, 2 * (int64_t)a->n, queue->stream);
 }
 
 static void run_add_row(const void *args, struct cuda_queue *queue)
@@ -119,6 +129,7 @@ const struct cuda_launch cuda_launch_graph_add = {.name = GRAPH_ADD, .run = run_
 const struct cuda_launch cuda_launch_graph_add_seed = {.name = GRAPH_ADD_SEED, .run = run_add_seed};
 const struct cuda_launch cuda_launch_graph_narrow = {.name = GRAPH_NARROW,
                                                      .run = run_narrow_values};
+const struct cuda_launch cuda_launch_graph_note = {.name = GRAPH_NOTE, .run = run_note};
 const struct cuda_launch cuda_launch_graph_seed = {.name = GRAPH_SEED, .run = run_seed};
 const struct cuda_launch cuda_launch_graph_widen = {.name = GRAPH_WIDEN, .run = run_widen_values};
 const struct cuda_launch cuda_launch_parallel_add = {.name = PARALLEL_ADD, .run = run_add};

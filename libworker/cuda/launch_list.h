@@ -13,6 +13,7 @@
     X(graph_add)             \
     X(graph_add_seed)        \
     X(graph_narrow)          \
+    X(graph_note)            \
     X(graph_seed)            \
     X(graph_sum_loss)        \
     X(graph_total)           \

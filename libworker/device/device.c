@@ -7,8 +7,15 @@
 #include <worker/error.h>
 
 #include "common/base/assert.h"
-#include "libworker/device/device_ops.h"
+#include "libworker/device/replay_ops.h"
 #include "libworker/device/wire_ops.h"
+
+/* Before what is no part of a graph. */
+static void end_sequence(struct queue *queue)
+{
+    if (queue->in_section)
+        replay_cut(queue);
+}
 
 void device_free(struct device *device)
 {
@@ -131,6 +138,7 @@ void queue_free(struct queue *queue)
 {
     if (!queue)
         return;
+    replay_free(queue);
     queue->device->n_queues--;
     queue->device->ops->queue_free(queue);
 }
@@ -143,11 +151,13 @@ struct device *queue_device(const struct queue *queue)
 struct queue_native queue_native(struct queue *queue)
 {
     const struct device_ops *ops = queue->device->ops;
+    end_sequence(queue);
     return ops->native ? ops->native(queue) : (struct queue_native){NULL, -1};
 }
 
 struct event event_record(struct queue *queue)
 {
+    end_sequence(queue);
     return queue->device->ops->record(queue);
 }
 
@@ -156,6 +166,7 @@ void queue_wait(struct queue *queue, struct event event)
     if (!event.queue)
         return;
     insist(event.queue->device == queue->device);
+    end_sequence(queue);
     queue->device->ops->wait(queue, event);
 }
 
@@ -174,7 +185,11 @@ int queue_finish(struct queue *queue, struct error *err)
 
 static void copy(struct queue *queue, const struct device_copy *copy)
 {
-    if (copy->bytes)
+    if (!copy->bytes)
+        return;
+    if (queue->in_section)
+        replay_take(queue, &(struct replay_work){.kind = REPLAY_COPY, .copy = *copy});
+    else
         queue->device->ops->copy(queue, copy);
 }
 
@@ -195,8 +210,22 @@ void queue_copy(struct queue *queue, void *to, const void *from, size_t bytes)
 
 void queue_fill(struct queue *queue, void *to, unsigned char byte, size_t bytes)
 {
-    if (bytes)
+    if (!bytes)
+        return;
+    if (queue->in_section)
+        replay_take(queue, &(struct replay_work){.kind = REPLAY_FILL,
+                                                 .byte = byte,
+                                                 .copy = {.to = to, .bytes = bytes}});
+    else
         queue->device->ops->fill(queue, to, byte, bytes);
+}
+
+static void launch_now(struct queue *queue, const struct device_launch *launch)
+{
+    if (queue->in_section)
+        replay_take(queue, &(struct replay_work){.kind = REPLAY_LAUNCH, .launch = *launch});
+    else
+        queue->device->ops->launch(queue, launch);
 }
 
 static void launch_own(struct queue *queue, const struct device_launch *launch)
@@ -208,7 +237,7 @@ static void launch_own(struct queue *queue, const struct device_launch *launch)
     }
     struct device_launch own = *launch;
     own.run = kernel->run;
-    queue->device->ops->launch(queue, &own);
+    launch_now(queue, &own);
 }
 
 void queue_launch(struct queue *queue, const struct device_launch *launch)
@@ -218,11 +247,12 @@ void queue_launch(struct queue *queue, const struct device_launch *launch)
     if (queue->device->ops->kernel)
         launch_own(queue, launch);
     else
-        queue->device->ops->launch(queue, launch);
+        launch_now(queue, launch);
 }
 
 static int transfer(struct queue *queue, const struct device_copy *copy, struct error *err)
 {
+    end_sequence(queue);
     if (copy->bytes)
         queue->device->ops->transfer(queue, copy);
     return device_failure(queue->device, err);

@@ -12,8 +12,11 @@
 
 #include "libworker/device/kernels.h"
 #include "libworker/device/native.h"
+#include "libworker/device/replay.h"
 
 struct wire_ops;
+struct replay;
+struct replay_ops;
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
 
@@ -31,8 +34,9 @@ struct device_ops {
     const char *name;
     const char *kernels; /* device_kernels */
     bool host_reads;
-    bool fresh_zeros;             /* memory_new gives zeros */
-    const struct wire_ops *wires; /* its own collectives (wire_ops.h); NULL: it has none */
+    bool fresh_zeros;                 /* memory_new gives zeros */
+    const struct wire_ops *wires;     /* its own collectives (wire_ops.h); NULL: it has none */
+    const struct replay_ops *replays; /* its graphs (replay_ops.h); NULL: it has none */
 
     /* Its own kernel for launches of this name, NULL for none. A NULL slot: launches run theirs. */
     const struct device_kernel *(*kernel)(const struct device *device, const char *name);
@@ -63,12 +67,15 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     int n_queues;
+    enum device_graphs graphs; /* the choice */
     _Atomic int code; /* of its failure; 0: none. Implementations run no work when it is set. */
     struct error *_Atomic failure; /* its sentence; NULL if there was no memory for it */
 };
 
 struct queue {
     struct device *device;
+    struct replay *replay; /* of replay.c; NULL until a section */
+    bool in_section;
 };
 
 #endif

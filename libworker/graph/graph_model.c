@@ -33,7 +33,7 @@ static struct graph_model *of(struct wk_model *model)
 static void forget_plans(struct graph_model *m)
 {
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
-        plan_free(m->plans[i]);
+        pass_forget(m, m->plans[i]);
         m->plans[i] = NULL;
     }
     m->waiting = NULL;
@@ -101,6 +101,7 @@ static int graph_backward(struct wk_model *model, double scale, struct error *er
     struct graph_model *m = of(model);
     for (int i = 0; i < m->graph->n_losses; i++)
         m->run.seeds[i] = (float)(scale * loss_weight(m->graph, i) / m->divisors[i]);
+    run_note_seeds(&m->run, m->graph->n_losses);
     int rc = run_launches(&m->run, m->waiting, m->waiting->n_forward, m->waiting->n_launches, err);
     if (!rc)
         carry_end(m, model->batch.samples);

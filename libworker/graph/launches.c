@@ -35,7 +35,7 @@ void launch_seed(struct queue *queue, const void *args)
 {
     const struct row_args *row = args;
     (void)queue;
-    row->kernels->fill(row->to, row->seed, (size_t)row->count);
+    row->kernels->fill(row->to, (float)row->seed, (size_t)row->count);
 }
 
 void launch_add_seed(struct queue *queue, const void *args)
@@ -43,7 +43,7 @@ void launch_add_seed(struct queue *queue, const void *args)
     const struct row_args *row = args;
     (void)queue;
     for (int64_t i = 0; i < row->count; i++)
-        row->to[i] += row->seed;
+        row->to[i] += (float)row->seed;
 }
 
 void launch_add(struct queue *queue, const void *args)

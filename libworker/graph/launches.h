@@ -6,15 +6,17 @@
  *     row->name       op_args      a kernel of an operation (op_call.h)
  *     GRAPH_CUSTOM    op_args      that of an operation of the program's own
  *     GRAPH_SUM_LOSS  row_args     *sum += from[0] + from[1] + …, in double
- *     GRAPH_SEED      row_args     to[i] = seed
- *     GRAPH_ADD_SEED  row_args     to[i] += seed
+ *     GRAPH_SEED      row_args     to[i] = seed, or *seed_at
+ *     GRAPH_ADD_SEED  row_args     to[i] += seed, or *seed_at
+ *     GRAPH_NOTE      note_args    to[i] = words[i]
  *     GRAPH_ADD       row_args     to[i] += from[i]
  *     GRAPH_TOTAL     total_args   *to = the sum of sums[i] * weights[i] / divisors[i]
  *     GRAPH_WIDEN     type_args    wide[i] = low[i]
  *     GRAPH_NARROW    type_args    low[i] = wide[i], rounded to nearest
  *
  * On a device with kernels of its own there is no GRAPH_CUSTOM: the program's functions enqueue
- * themselves what they do, between the last two (op/custom.h). Those are of such devices only.
+ * themselves what they do, between the last two (op/custom.h). Those are of such devices only, and
+ * so is GRAPH_NOTE: what differs from pass to pass is in the device's memory there.
  */
 #ifndef GRAPH_LAUNCHES_H
 #define GRAPH_LAUNCHES_H
@@ -26,6 +28,7 @@
 #define GRAPH_SUM_LOSS "sum a loss"
 #define GRAPH_SEED     "begin a gradient"
 #define GRAPH_ADD_SEED "begin more of a gradient"
+#define GRAPH_NOTE     "note a pass"
 #define GRAPH_ADD      "add a gradient"
 #define GRAPH_TOTAL    "total the losses"
 #define GRAPH_WIDEN    "widen values"
@@ -35,12 +38,16 @@ struct op_args {
     struct op_pass pass;
     struct op_call call; /* its pass and queue are not set: a kernel sets them */
     bool backward;
+    uint8_t zero[3];
     /* Of a plan that asks what is kept (device/kernels.h): OP_IN, OP_OUT bits of what the backward
      * kernel reads, and of gradients that it may have in the compute type. */
     unsigned keeps, narrows;
     bool bends; /* so, too: linear can multiply the gradient of its x by slopes of GELU (bend.h) */
+    uint8_t end[3];
 };
 _Static_assert(sizeof(struct op_args) <= LAUNCH_ARGS_MAX_BYTES, "a launch copies its arguments");
+_Static_assert(sizeof(struct op_args) == sizeof(struct op_pass) + sizeof(struct op_call) + 16,
+               "no gaps");
 
 /* A few floats in a row. */
 struct row_args {
@@ -49,7 +56,15 @@ struct row_args {
     float *to;
     double *sum;
     int64_t count;
-    float seed;
+    double seed;           /* a float's value */
+    const double *seed_at; /* in device memory; NULL: seed */
+};
+
+/* Words of 8 bytes, of whatever type. */
+struct note_args {
+    void *to;
+    int n;
+    uint64_t words[GRAPH_NAMED_MAX];
 };
 
 struct total_args {

@@ -67,8 +67,9 @@ int needs_check(const struct plan *plan, struct error *err)
     const struct device *device = plan->options.device;
     if (!device || !device_has_kernels(device))
         return 0;
-    int rc =
-        plan->options.trace.trains ? device_kernel_need(device, "launch", GRAPH_TOTAL, err) : 0;
+    int rc = device_kernel_need(device, "launch", GRAPH_NOTE, err);
+    if (!rc && plan->options.trace.trains)
+        rc = device_kernel_need(device, "launch", GRAPH_TOTAL, err);
     for (int i = 0; i < plan->n_launches && !rc; i++)
         rc = check_one(device, &plan->launches[i], err);
     return rc;

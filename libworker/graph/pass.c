@@ -5,7 +5,7 @@
 
 #include <worker/error.h>
 
-#include "libworker/device/device.h"
+#include "libworker/device/replay.h"
 #include "libworker/graph/carry.h"
 #include "libworker/graph/op/custom.h"
 
@@ -38,6 +38,13 @@ static struct plan *use_plan(struct graph_model *m, int i)
     return plan;
 }
 
+void pass_forget(struct graph_model *m, struct plan *plan)
+{
+    if (plan && plan->repeats)
+        replay_drop(m->site.queue, plan);
+    plan_free(plan);
+}
+
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,
               struct plan **ret_plan, struct error *err)
 {
@@ -61,7 +68,7 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
     int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
     if (rc)
         return rc;
-    plan_free(m->plans[GRAPH_PLANS_KEPT - 1]);
+    pass_forget(m, m->plans[GRAPH_PLANS_KEPT - 1]);
     m->plans[GRAPH_PLANS_KEPT - 1] = plan;
     *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);
     return 0;
@@ -96,6 +103,7 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
         .numbers = site->numbers,
         .region = site->region,
         .cache = site->cache,
+        .noted = site->noted,
         .pass =
             {
                 .kernels = m->model.kernels,
@@ -113,6 +121,7 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
     if (rc)
         return error_wrap(err, "the buffers of a pass");
     numbers_clear(site->numbers, site->queue);
+    run_note_keys(&m->run);
     const struct inputs_wanted wanted = {m->graph, batch, &plan->options.sizes};
     rc = inputs_send(&site->inputs, site->queue, &wanted, m->run.inputs, err);
     for (int i = 0; i < m->graph->n_inputs && batch->samples == 0; i++)

@@ -14,6 +14,9 @@ struct sizes pass_sizes(const struct graph_model *m, int64_t samples, int64_t le
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,
               struct plan **ret_plan, struct error *err);
 
+/* Free a plan, and what the device has kept of its passes; NULL is fine. */
+void pass_forget(struct graph_model *m, struct plan *plan);
+
 /* Memory for the plan and the batch's inputs: m->run is ready to run its launches. WK_ENOMEM, or
  * the device's failure. */
 int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk_batch *batch,

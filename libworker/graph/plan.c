@@ -7,6 +7,7 @@
 #include "common/base/parse.h"
 #include "libworker/graph/join.h"
 #include "libworker/graph/needs.h"
+#include "libworker/graph/repeat.h"
 #include "libworker/graph/schedule.h"
 
 static int no_memory(struct error *err)
@@ -117,11 +118,13 @@ int plan_new(const struct wk_graph *graph, const struct plan_options *options, c
     }
     if (!rc)
         rc = needs_check(plan, err);
-    if (rc)
+    if (rc) {
         plan_free(plan);
-    else
-        *ret_plan = plan;
-    return rc;
+        return rc;
+    }
+    plan->repeats = options->device && repeat_pays(plan, device_graphs(options->device));
+    *ret_plan = plan;
+    return 0;
 }
 
 void plan_free(struct plan *plan)

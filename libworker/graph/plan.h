@@ -2,8 +2,7 @@
  *
  *     graph ── trace ──► works ── emit ──► launches, values ── layout ──► offsets, region_bytes
  *
- * A plan is for one size of batch, one purpose, one way to compute and one kind of device, and
- * depends on nothing else.
+ * A plan depends on the size of batch, the purpose, the way to compute and the kind of device only.
  * Ranks with equal settings have equal plans. Its memory is known before any is allocated.
  *
  * Gradients. A value with several uses gets their gradients in the order of the backward pass: the
@@ -99,6 +98,7 @@ struct plan {
     struct launch *launches; /* [n_launches]: the forward pass, then the backward pass */
     struct plan_value *values;
     int n_launches, n_forward, n_values;
+    bool repeats; /* its passes are enqueued as the device's graphs (repeat.h) */
     int launches_capacity, values_capacity;
     struct node *joined; /* nodes for two of the graph each (join.h) */
     size_t region_bytes;

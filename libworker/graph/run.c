@@ -6,10 +6,12 @@
 #include <worker/error.h>
 
 #include "libworker/device/kernels.h"
+#include "libworker/device/replay.h"
 #include "libworker/graph/describe.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/op/custom.h"
+#include "libworker/graph/site.h"
 #include "libworker/graph/types.h"
 #include "libworker/nn/model.h"
 
@@ -147,6 +149,11 @@ static void run_kernel(const struct run *run, const struct plan *plan, const str
         launch_op(run->queue, &args); /* it enqueues */
         return;
     }
+    if (run->noted) {
+        args.pass.seed = 0;
+        args.pass.first_sample = 0;
+        args.pass.keys = &run->noted->keys;
+    }
     enqueue(run, &e,
             &(struct device_launch){.name = launch_name_of(launch->node),
                                     .run = launch_op,
@@ -187,7 +194,10 @@ static void run_rows(const struct run *run, const struct plan *plan, const struc
         row.sum = numbers_at(run->numbers) + launch->index;
         enqueue_row(run, &row, GRAPH_SUM_LOSS, launch_sum_loss);
     } else {
-        row.seed = run->seeds[launch->index];
+        if (run->noted)
+            row.seed_at = &run->noted->seeds[launch->index];
+        else
+            row.seed = (double)run->seeds[launch->index];
         enqueue_row(run, &row, launch->add ? GRAPH_ADD_SEED : GRAPH_SEED,
                     launch->add ? launch_add_seed : launch_seed);
     }
@@ -268,8 +278,37 @@ static int run_one(const struct run *run, const struct plan *plan, const struct 
     return 0;
 }
 
-int run_launches(const struct run *run, const struct plan *plan, int first, int end,
-                 struct error *err)
+/* To the device's memory, whatever the words are. The arguments are copied: nothing waits. */
+static void note(const struct run *run, void *to, const void *words, int n)
+{
+    struct note_args args = {.to = to, .n = n};
+    struct device_range range = {to, (size_t)n * sizeof(*args.words), DEVICE_WRITE};
+    memcpy(args.words, words, range.bytes);
+    queue_launch(run->queue, &(struct device_launch){.name = GRAPH_NOTE,
+                                                     .args = &args,
+                                                     .args_bytes = sizeof(args),
+                                                     .ranges = &range,
+                                                     .n_ranges = 1});
+}
+
+void run_note_keys(const struct run *run)
+{
+    const struct op_keys keys = {run->pass.seed, (uint64_t)run->pass.first_sample};
+    if (run->noted)
+        note(run, &run->noted->keys, &keys, sizeof(keys) / sizeof(uint64_t));
+}
+
+void run_note_seeds(const struct run *run, int n)
+{
+    double seeds[GRAPH_NAMED_MAX];
+    for (int i = 0; i < n; i++)
+        seeds[i] = (double)run->seeds[i];
+    if (run->noted && n)
+        note(run, run->noted->seeds, seeds, n);
+}
+
+static int run_each(const struct run *run, const struct plan *plan, int first, int end,
+                    struct error *err)
 {
     const struct device *device = queue_device(run->queue);
     int rc = 0;
@@ -278,5 +317,16 @@ int run_launches(const struct run *run, const struct plan *plan, int first, int 
         if (!rc)
             rc = device_failure(device, err);
     }
+    return rc;
+}
+
+int run_launches(const struct run *run, const struct plan *plan, int first, int end,
+                 struct error *err)
+{
+    if (!plan->repeats)
+        return run_each(run, plan, first, end, err);
+    replay_begin(run->queue, plan);
+    int rc = run_each(run, plan, first, end, err);
+    replay_end(run->queue);
     return rc;
 }

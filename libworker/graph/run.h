@@ -15,13 +15,15 @@
 #include "libworker/graph/op_call.h"
 #include "libworker/graph/plan.h"
 
+struct site_noted;
 struct wk_model;
 
 /* Where a plan's values are during a pass. */
 struct run {
     struct wk_model *model; /* parameters, gradients, hooks */
     struct queue *queue;
-    struct numbers *numbers; /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
+    struct numbers *numbers;  /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
+    struct site_noted *noted; /* NULL: kernels get numbers as arguments */
     struct op_pass pass;
     void *region;                        /* plan->region_bytes of device memory */
     void *cache;                         /* plan->cache_bytes of it, NULL if there are none */
@@ -33,8 +35,13 @@ struct run {
 /* What a launch hands its kernel, without addresses: for sizes and costs. */
 void run_describe(const struct plan *plan, const struct launch *launch, struct op_call *ret);
 
-/* Enqueue the launches [first, end) of the plan. Fails as the model's hooks do, and once the device
- * has failed. */
+/* What is new in each pass goes to run->noted, if there is such memory: before the first launch
+ * that reads it. The losses' first n seeds. */
+void run_note_keys(const struct run *run);
+void run_note_seeds(const struct run *run, int n);
+
+/* Enqueue the launches [first, end) of the plan, as graphs where plan->repeats and the device has
+ * them (device/replay.h). Fails as the model's hooks do, and once the device has failed. */
 int run_launches(const struct run *run, const struct plan *plan, int first, int end,
                  struct error *err);
 

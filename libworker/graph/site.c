@@ -3,6 +3,8 @@
 #include <worker/error.h>
 
 #include "libworker/device/cpu.h"
+#include "libworker/device/kernels.h"
+#include "libworker/device/replay.h"
 
 int site_init(struct site *site, struct error *err)
 {
@@ -13,11 +15,19 @@ int site_init(struct site *site, struct error *err)
     return rc;
 }
 
+static void drop_noted(struct site *site)
+{
+    numbers_free(site->numbers);
+    site->numbers = NULL;
+    if (site->device)
+        device_memory_free(site->device, site->noted, sizeof(*site->noted));
+    site->noted = NULL;
+}
+
 void site_move(struct site *site, struct queue *queue)
 {
     site_release(site);
-    numbers_free(site->numbers);
-    site->numbers = NULL;
+    drop_noted(site);
     site->queue = queue ? queue : site->own;
     site->device = queue_device(site->queue);
 }
@@ -47,7 +57,7 @@ void site_release(struct site *site)
 void site_fini(struct site *site)
 {
     site_release(site);
-    numbers_free(site->numbers);
+    drop_noted(site);
     cpu_close(site->own);
     *site = (struct site){0};
 }
@@ -58,6 +68,7 @@ static int grow(struct site *site, void **memory, size_t *has, size_t bytes, str
     if (bytes <= *has)
         return 0;
     int rc = queue_finish(site->queue, err);
+    replay_drop(site->queue, NULL);
     device_memory_free(site->device, *memory, *has);
     *memory = NULL;
     *has = 0;
@@ -71,6 +82,8 @@ static int grow(struct site *site, void **memory, size_t *has, size_t bytes, str
 int site_reserve(struct site *site, size_t bytes, struct error *err)
 {
     int rc = site->numbers ? 0 : numbers_new(site->device, GRAPH_NAMED_MAX, &site->numbers, err);
+    if (!rc && !site->noted && device_has_kernels(site->device))
+        rc = device_memory_new(site->device, sizeof(*site->noted), (void **)&site->noted, err);
     if (rc)
         return rc;
     return grow(site, &site->region, &site->region_bytes, bytes, err);

@@ -7,13 +7,21 @@
 
 #include "libworker/device/numbers.h"
 #include "libworker/graph/inputs.h"
+#include "libworker/graph/op_call.h"
+
+/* What a pass has in the device's memory because it is new in each. */
+struct site_noted {
+    struct op_keys keys;
+    double seeds[GRAPH_NAMED_MAX]; /* of the losses' gradients */
+};
 
 struct site {
     struct queue *own; /* of the CPU */
     struct queue *queue;
-    struct device *device;   /* of the queue */
-    struct numbers *numbers; /* made with the first region */
-    struct feed inputs;      /* of the last batches */
+    struct device *device;    /* of the queue */
+    struct numbers *numbers;  /* made with the first region */
+    struct site_noted *noted; /* in device memory; NULL where launches run host functions */
+    struct feed inputs;       /* of the last batches */
     void *region, *cache;
     size_t region_bytes, cache_bytes;
 };

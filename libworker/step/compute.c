@@ -7,6 +7,7 @@
 #include "common/base/str.h"
 #include "libworker/device/cpu.h"
 #include "libworker/device/module.h"
+#include "libworker/device/replay.h"
 #include "libworker/parallel/wires.h"
 
 /* The number of this process' GPU. */
@@ -37,6 +38,19 @@ static int open_gpu(struct compute *compute, const struct module_table *module, 
     return 0;
 }
 
+/* "…, passes as graphs": a device without graphs, or with `off`, adds nothing. */
+static void describe_graphs(struct compute *compute)
+{
+    static const char *const what[] = {
+        [DEVICE_GRAPHS_OFF] = "",
+        [DEVICE_GRAPHS_AUTO] = ", passes as graphs where launches have little work",
+        [DEVICE_GRAPHS_ON] = ", passes as graphs",
+    };
+    size_t length = strlen(compute->why);
+    (void)str_copy(compute->why + length, sizeof(compute->why) - length,
+                   what[device_graphs(compute->device)]);
+}
+
 /* A GPU; or with `auto` the CPU, if there is none. */
 static int open_own(struct compute *compute, const struct compute_options *options,
                     struct error *err)
@@ -65,6 +79,10 @@ int compute_init(struct compute *compute, const struct compute_options *options,
     int rc = options->device ? 0 : open_own(compute, options, err);
     if (!options->device)
         compute->device = compute->own;
+    if (!rc)
+        device_choose_graphs(compute->device, device_graphs_of(options->compile));
+    if (!rc)
+        describe_graphs(compute);
     if (!rc)
         rc = queue_new(compute->device, &compute->queue, err);
     if (rc)

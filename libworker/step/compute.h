@@ -31,6 +31,7 @@ struct compute_options {
     const char *kind;      /* "auto", "cpu", "cuda" */
     const char *module;    /* MODULE_VARIABLE's value, or NULL */
     const char *attention; /* the setting: "auto", "own", "cudnn" */
+    const char *compile;   /* the setting: "auto", "off", "on" */
     const char *visible;   /* CUDA_VISIBLE_DEVICES' value, or NULL */
     bool has_agent;
     int local_rank;

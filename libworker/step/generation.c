@@ -9,6 +9,7 @@
 
 #include "common/base/str.h"
 #include "libworker/comm/bootstrap.h"
+#include "libworker/device/replay.h"
 #include "libworker/parallel/wires.h"
 #include "libworker/step/agree_config.h"
 #include "libworker/step/agree_model.h"
@@ -79,6 +80,7 @@ static int timeout_ms(const struct wk_context *ctx, enum setting setting)
 
 int context_meet(struct wk_context *ctx, struct error *err)
 {
+    replay_drop(ctx->compute.queue, NULL); /* those of another generation's memory */
     int rc = config_agree(ctx, err);
     if (!rc)
         rc = kernels_agree(ctx, err);

@@ -138,6 +138,7 @@ static int open_compute(struct wk_context *ctx, const struct context_seams *seam
         .kind = settings_text(&ctx->settings, SETTING_DEVICE),
         .module = variable(seams, MODULE_VARIABLE),
         .attention = settings_text(&ctx->settings, SETTING_ATTENTION),
+        .compile = settings_text(&ctx->settings, SETTING_COMPILE),
         .visible = environment->get(environment->arg, "CUDA_VISIBLE_DEVICES"),
         .has_agent = ctx->place.kind == PLACE_MUSTER,
         .local_rank = ctx->place.local_rank,

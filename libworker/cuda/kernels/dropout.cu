@@ -5,6 +5,7 @@
 #include "libworker/cuda/gpu.h"
 #include "libworker/cuda/kernels/divider.h"
 #include "libworker/cuda/kernels/flat.h"
+#include "libworker/graph/keys.h"
 #include "libworker/precision/noise.h"
 
 namespace
@@ -29,7 +30,9 @@ static __device__ __forceinline__ uint64_t bits_at(uint64_t key, uint64_t index)
 static __device__ __forceinline__ uint64_t tile_key(const struct gpu_dropout &d, int64_t sample,
                                                     int64_t at)
 {
-    uint64_t key = bits_at(d.seed, d.first_sample + (uint64_t)sample);
+    uint64_t seed = d.keys ? d.keys->seed : d.seed;
+    uint64_t first_sample = d.keys ? d.keys->first_sample : d.first_sample;
+    uint64_t key = bits_at(seed, first_sample + (uint64_t)sample);
     key = bits_at(bits_at(key, d.block), d.place);
     return bits_at(key, (uint64_t)(at / DROPOUT_TILE * DROPOUT_TILE));
 }

@@ -15,10 +15,13 @@ extern "C" {
 
 enum { DROPOUT_TILE = 2048 };
 
+struct op_keys;
+
 struct gpu_dropout {
     int64_t samples, each; /* elements of a sample */
     uint64_t seed, first_sample, block, place;
-    float keep; /* the share that stays, divided by it; 1: all stay */
+    const struct op_keys *keys; /* the first two, in the device's memory; NULL: they count */
+    float keep;                 /* the share that stays, divided by it; 1: all stay */
 };
 /* to = or += from, a share of it zeroed; to may be from. */
 void gpu_drop(const struct gpu_dropout *dropout, struct gpu_value to, bool add,

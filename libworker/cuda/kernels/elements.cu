@@ -13,7 +13,7 @@ enum {
     MOVE_APART = 1 << 18, /* elements: pieces of this many, or more, are copied by all blocks */
 };
 
-__global__ void floats_fill(struct gpu_gradient x, float value, int64_t count)
+static __device__ __forceinline__ void fill(struct gpu_gradient x, float value, int64_t count)
 {
     for (int64_t at = flat_first(); at < count; at += flat_step()) {
         float values[SPAN];
@@ -22,6 +22,16 @@ __global__ void floats_fill(struct gpu_gradient x, float value, int64_t count)
             values[j] = value;
         span_gradient(flat_span(at, count), x, 0, values);
     }
+}
+
+__global__ void floats_fill(struct gpu_gradient x, float value, int64_t count)
+{
+    fill(x, value, count);
+}
+
+__global__ void floats_fill_from(struct gpu_gradient x, const double *value, int64_t count)
+{
+    fill(x, (float)*value, count);
 }
 
 struct put_args {
@@ -140,6 +150,14 @@ extern "C" void gpu_fill(struct gpu_gradient x, float value, int64_t count, cuda
 {
     if (count)
         GPU_LAUNCH(floats_fill, flat_grid(count), dim3(FLAT_THREADS), 0, stream, x, value, count);
+}
+
+extern "C" void gpu_fill_from(struct gpu_gradient x, const double *value, int64_t count,
+                              cudaStream_t stream)
+{
+    if (count)
+        GPU_LAUNCH(floats_fill_from, flat_grid(count), dim3(FLAT_THREADS), 0, stream, x, value,
+                   count);
 }
 
 extern "C" void gpu_zero(void *at, size_t bytes, cudaStream_t stream)

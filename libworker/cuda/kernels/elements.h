@@ -17,6 +17,8 @@ extern "C" {
 void gpu_zero(void *at, size_t bytes, cudaStream_t stream);
 /* x[count] = or += value. */
 void gpu_fill(struct gpu_gradient x, float value, int64_t count, cudaStream_t stream);
+/* The same of a number in the device's memory. */
+void gpu_fill_from(struct gpu_gradient x, const double *value, int64_t count, cudaStream_t stream);
 
 /* to[count] = from[count], numbers of the host that go along with launches: nothing waits for them,
  * and they may change after the call. */

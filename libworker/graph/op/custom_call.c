@@ -75,8 +75,6 @@ static void describe_call(const struct op_call *call, bool backward, struct wk_o
     const struct op_pass *pass = call->pass;
     unsigned used = used_by(custom, backward);
     *ret = (struct wk_op_call){.user = custom->op.user};
-    if (call->queue && pass)
-        ret->stream = queue_native(call->queue).stream;
     if (pass) {
         ret->samples = pass->samples;
         ret->first_sample = pass->first_sample;
@@ -187,6 +185,8 @@ static bool run_function(const struct op_call *call, bool backward, struct wk_op
     describe_call(call, backward, view);
     widen_used(call, backward, view, &room);
     view->scratch = room;
+    if (enqueues(call)) /* after all that is enqueued so far (device/replay.h) */
+        view->stream = queue_native(call->queue).stream;
     int rc = backward ? functions->backward(view) : functions->forward(view);
     if (!rc)
         return true;

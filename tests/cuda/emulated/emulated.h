@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* A launch that waits to run. `run` may be called once; `free` always, at last. */
+/* A launch that waits to run. `run` may be called any number of times; `free` always, at last. */
 struct emulated_launch {
     const char *kernel; /* as the launch is written in the source */
     void *closure;

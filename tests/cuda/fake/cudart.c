@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/cuda/fake/capture.h"
 #include "tests/cuda/fake/hook.h"
 #include "tests/cuda/fake/stream.h"
 
@@ -23,9 +24,9 @@ void fake_begin(const struct fake_options *options)
 void fake_end(void)
 {
     fake_finish_all();
-    if (fake_memory_live() || fake_streams_live())
-        fake_found("%d allocations and %d streams were not freed", fake_memory_live(),
-                   fake_streams_live());
+    if (fake_memory_live() || fake_streams_live() || graphs_live())
+        fake_found("%d allocations, %d streams and %d graphs were not freed", fake_memory_live(),
+                   fake_streams_live(), graphs_live());
     fake_memory_end();
     hook_end();
     fake = (struct fake_state){0};
@@ -102,6 +103,22 @@ const char *cudaGetErrorName(cudaError_t rc)
         return "cudaErrorInvalidResourceHandle";
     case cudaErrorIllegalAddress:
         return "cudaErrorIllegalAddress";
+    case cudaErrorStreamCaptureUnsupported:
+        return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+        return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge:
+        return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched:
+        return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined:
+        return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+        return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+        return "cudaErrorCapturedEvent";
+    case cudaErrorIllegalState:
+        return "cudaErrorIllegalState";
     default:
         return "cudaErrorUnknown";
     }
@@ -126,6 +143,12 @@ const char *cudaGetErrorString(cudaError_t rc)
         return "invalid resource handle";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
+    case cudaErrorStreamCaptureUnsupported:
+        return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+        return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureUnjoined:
+        return "capturing stream has unjoined work";
     default:
         return "unknown error";
     }
@@ -197,6 +220,7 @@ static cudaError_t new_memory(bool pinned, void **ret, size_t bytes)
 {
     cudaError_t rc = fake_enter();
     *ret = NULL;
+    rc = rc ? rc : capture_forbids(NULL);
     if (rc || !bytes)
         return fake_error(rc);
     fake_run_some();
@@ -219,6 +243,9 @@ static cudaError_t free_memory(bool pinned, void *memory)
 {
     cudaError_t rc = fake_enter();
     if (rc == cudaErrorInsufficientDriver || rc == cudaErrorNoDevice || !memory)
+        return fake_error(rc);
+    rc = capture_forbids(NULL);
+    if (rc)
         return fake_error(rc);
     fake_finish_all();
     if (!fake_memory_free(pinned, memory))
@@ -269,6 +296,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     if (!fake_stream_knows(stream))
         fake_found("cudaStreamDestroy of %p, which is no stream", (void *)stream);
+    if (is_captured(stream))
+        fake_found("a stream is destroyed while it is captured");
     stream_free(stream);
     return fake_leave(cudaSuccess);
 }
@@ -276,6 +305,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     cudaError_t rc = enter_stream(stream, false);
+    if (!rc && is_captured(stream))
+        rc = capture_forbids(stream);
     if (!rc)
         fake_finish_stream(stream);
     return fake_leave(rc);
@@ -284,6 +315,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaDeviceSynchronize(void)
 {
     cudaError_t rc = fake_enter();
+    if (!rc)
+        rc = capture_forbids(NULL);
     if (!rc)
         fake_finish_all();
     return fake_leave(rc);
@@ -302,6 +335,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned flags)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     mark_drop(event->mark);
+    captured_event_drop(event);
     free(event);
     return cudaSuccess;
 }
@@ -311,8 +345,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     cudaError_t rc = enter_stream(stream, true);
     if (!rc && event->device != stream->device)
         rc = cudaErrorInvalidResourceHandle;
-    if (!rc) {
+    if (!rc && is_captured(stream)) {
+        rc = capture_record(stream, event);
+    } else if (!rc) {
         mark_drop(event->mark);
+        captured_event_drop(event);
         event->mark = stream_mark(stream);
         fake_run_some();
     }
@@ -322,6 +359,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     cudaError_t rc = fake_enter();
+    if (!rc && event->captured)
+        rc = cudaErrorCapturedEvent;
     if (!rc && event->mark)
         host_wait(event->mark);
     return fake_leave(rc);
@@ -330,6 +369,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t rc = fake_enter();
+    if (!rc && event->captured)
+        rc = cudaErrorCapturedEvent;
     if (rc)
         return fake_error(rc);
     fake_run_some();
@@ -344,7 +385,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     cudaError_t rc = enter_stream(stream, false);
     (void)flags;
-    if (!rc && event->mark) {
+    if (!rc && (event->captured || is_captured(stream))) {
+        rc = capture_wait(stream, event);
+    } else if (!rc && event->mark) {
         stream_wait(stream, event->mark);
         fake_run_some();
     }
@@ -354,7 +397,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t fake_enqueue(cudaStream_t stream, const struct fake_work *work)
 {
     cudaError_t rc = enter_stream(stream, true);
-    if (!rc) {
+    if (!rc && is_captured(stream)) {
+        rc = capture_work(stream, work);
+    } else if (!rc) {
+        fake.counts.calls++;
         stream_add(stream, work);
         fake_run_some();
     } else if (work->drop) {
@@ -383,6 +429,9 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
                    from, to, bytes);
     if (rc || !bytes)
         return fake_error(rc);
+    if (is_captured(stream))
+        return fake_error(capture_copy(stream, to, from, bytes));
+    fake.counts.calls++;
     fake_copy(stream, to, from, bytes);
     if (fetches && !fake_is_pinned(to, bytes))
         fake_finish_stream(stream);

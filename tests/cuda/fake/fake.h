@@ -3,6 +3,7 @@
  *
  *     cudart.c   the runtime's functions            stream.c   streams, events, what is before what
  *     memory.c   device and pinned memory           hook.c     launches of emulated kernels
+ *     capture.c  streams that are captured, graphs
  *
  * Work of a stream runs in its order; else as early or as late as events permit, drawn by seed, on
  * the calling thread and in calls. So a missing event gives other results, or NaN, with some
@@ -56,6 +57,7 @@ struct fake_counts {
     long allocations; /* of memory, streams and events: scarce_at counts these */
     long works;       /* fail_at counts these */
     long waits;       /* calls in which the host waited */
+    long calls;       /* that enqueue work on a stream: a graph is one */
 };
 struct fake_counts fake_counted(void);
 

@@ -22,7 +22,8 @@ struct CUstream_st {
 
 struct CUevent_st {
     int device;
-    struct mark *mark; /* NULL: never recorded */
+    struct mark *mark;               /* NULL: never recorded */
+    struct captured_event *captured; /* recorded in a capture instead (capture.h) */
 };
 
 void mark_drop(struct mark *mark); /* NULL is fine */

@@ -14,7 +14,7 @@
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
 
-enum { SEEDS = 2 };
+enum { SEEDS = 3 };
 
 static struct rehearsed_result on_cpu, on_gpu, first;
 
@@ -63,8 +63,11 @@ static const char *value_of(const struct rehearsed *rehearsed)
     return rehearsed->n_settings ? rehearsed->settings[0].value : "";
 }
 
+/* The first run is without graphs, the others with them. */
 static void train(struct rehearsed rehearsed, double most)
 {
+    struct wk_setting *compile = &rehearsed.settings[rehearsed.n_settings++];
+    *compile = (struct wk_setting){"compile", "off"};
     rehearsed.device = NULL;
     rehearsed_run(&rehearsed, &on_cpu);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -75,10 +78,16 @@ static void train(struct rehearsed rehearsed, double most)
         if (!seed)
             first = on_gpu;
         CHECK(same(&first, &on_gpu));
+        CHECK(!on_gpu.graphs.refused && !on_gpu.graphs.gives_up);
+        CHECK(seed ? on_gpu.graphs.replayed > 0 : on_gpu.graphs.recorded == 0);
+        compile->value = "on";
     }
     double numbers = distance(&on_gpu, &on_cpu), weights = weight_distance(&on_gpu, &on_cpu);
-    printf("   model %d, optimizer %d, %s: numbers %.1e, weights %.1e apart\n",
-           (int)rehearsed.model, (int)rehearsed.optimizer, value_of(&rehearsed), numbers, weights);
+    const struct replay_counts *graphs = &on_gpu.graphs;
+    printf("   model %d, optimizer %d, %s: numbers %.1e, weights %.1e apart; %ld graphs of %ld "
+           "launches\n",
+           (int)rehearsed.model, (int)rehearsed.optimizer, value_of(&rehearsed), numbers, weights,
+           graphs->replayed, graphs->works);
     CHECK(on_gpu.count == on_cpu.count && on_gpu.skipped == on_cpu.skipped);
     CHECK(numbers <= most && weights <= most);
 }
@@ -182,7 +191,7 @@ static void a_model_may_be_cut(void)
 {
     train(with(REHEARSED_MLP, "strategy", "zero1"), F32);
     train(with(REHEARSED_MLP, "strategy", "zero2"), F32);
-    train(with(REHEARSED_MLP, "strategy", "fsdp"), F32);
+    train(with(REHEARSED_GPT, "strategy", "fsdp"), F32);
     train(with(REHEARSED_MLP, "ddp.hook", "bf16"), LOW);
     train(with(REHEARSED_MLP, "recompute", "blocks"), F32);
 }
@@ -209,6 +218,25 @@ static void windows_are_accumulated(void)
     train(rehearsed, F32);
     rehearsed.asks = true;
     train(rehearsed, F32);
+}
+
+/* Seeds of dropout, the loss scale and its gradients' seeds are new in each pass, and in graphs. */
+static void what_a_pass_has_of_its_own_is_in_its_graph(void)
+{
+    struct rehearsed rehearsed = with(REHEARSED_GPT, "mixed_precision", "no");
+    rehearsed.dropout = 0.25;
+    train(rehearsed, F32);
+    static const char *const scales[] = {"1e8", "1e9", "1e10", "1e11"};
+    rehearsed = with(REHEARSED_GPT, "mixed_precision", "fp16");
+    rehearsed.settings[rehearsed.n_settings++] = (struct wk_setting){"loss_scale.backoff", "0.01"};
+    struct wk_setting *scale = &rehearsed.settings[rehearsed.n_settings++];
+    int64_t skipped = 0;
+    for (int i = 0; i < 4; i++) {
+        *scale = (struct wk_setting){"loss_scale.initial", scales[i]};
+        train(rehearsed, LOW);
+        skipped += on_gpu.skipped;
+    }
+    CHECK(skipped > 0 && skipped < 4L * REHEARSED_STEPS);
 }
 
 /* After it the process has the reason, and ends without a leak of the host's. */
@@ -238,6 +266,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_model_may_be_cut),
         CHECK_CASE(state_may_be_in_the_hosts_memory),
         CHECK_CASE(windows_are_accumulated),
+        CHECK_CASE(what_a_pass_has_of_its_own_is_in_its_graph),
         CHECK_CASE(work_that_fails_fails_the_step),
         {NULL, NULL},
     };

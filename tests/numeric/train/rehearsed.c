@@ -114,6 +114,8 @@ static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struc
         CHECK(wk_custom_new(&buffer, 1, &o->model) == 0);
     else
         o->model = model_new(rehearsed);
+    if (rehearsed->dropout > 0)
+        CHECK(wk_model_dropout(o->model, rehearsed->dropout, 11) == 0);
     o->optimizer = optimizer_of(rehearsed->optimizer);
     CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
     return wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
@@ -205,6 +207,7 @@ void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *r
     if (rehearsed->saves && wk_model_save(ctx, objects.model, rehearsed->saves, NULL))
         CHECK(fprintf(stderr, "%s\n", wk_last_error(ctx)) < 0);
     take_weights(ctx, ret);
+    replay_counted(ctx->compute.queue, &ret->graphs);
     CHECK(wk_close(ctx) == 0);
     drop(&objects);
 }

@@ -2,6 +2,7 @@
 #ifndef TRAIN_REHEARSED_H
 #define TRAIN_REHEARSED_H
 
+#include "libworker/device/replay.h"
 #include "libworker/step/context.h"
 
 enum { REHEARSED_STEPS = 4, REHEARSED_SETTINGS_MAX = 8, REHEARSED_WEIGHTS_MAX = 1 << 15 };
@@ -32,8 +33,9 @@ struct rehearsed {
     int n_settings;
     /* OWN's operation of x and a slope for each column; NULL: that of the documents. */
     struct wk_tensor *(*own)(struct wk_tensor *x, struct wk_tensor *slope);
-    const char *loads;     /* a folder of weights to begin with; NULL: the seed's */
-    const char *saves;     /* where to leave them at the end; NULL: nowhere */
+    const char *loads; /* a folder of weights to begin with; NULL: the seed's */
+    const char *saves; /* where to leave them at the end; NULL: nowhere */
+    double dropout;
     bool custom;           /* a model with passes of the program's own instead */
     bool finds;            /* calls wk_find_batch */
     bool clips;            /* calls wk_clip_grad_norm */
@@ -48,6 +50,7 @@ struct rehearsed {
 struct rehearsed_result {
     struct wk_step_numbers numbers[REHEARSED_STEPS];
     int64_t skipped;
+    struct replay_counts graphs; /* of the device, if it has them */
     double held_out;
     float weights[REHEARSED_WEIGHTS_MAX];
     size_t count;

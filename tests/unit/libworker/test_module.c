@@ -76,8 +76,11 @@ Test(module, the_real_one_opens_without_a_gpu)
 
 static int chooses(const char *kind, const char *gpus, int local_rank, struct compute *ret)
 {
-    const struct compute_options options = {
-        .kind = kind, .module = MODULE_GPUS, .attention = "own", .local_rank = local_rank};
+    const struct compute_options options = {.kind = kind,
+                                            .module = MODULE_GPUS,
+                                            .attention = "own",
+                                            .compile = "auto",
+                                            .local_rank = local_rank};
     setenv("GPUS", gpus, 1);
     err = (struct error){0};
     return compute_init(ret, &options, &err);
@@ -123,8 +126,11 @@ Test(compute, a_gpu_that_cannot_be_used_is_an_error)
 Test(compute, a_worker_has_the_gpus_that_its_agent_gave_it)
 {
     struct compute compute;
-    struct compute_options options = {
-        .kind = "auto", .module = MODULE_GPUS, .attention = "own", .has_agent = true};
+    struct compute_options options = {.kind = "auto",
+                                      .module = MODULE_GPUS,
+                                      .attention = "own",
+                                      .compile = "auto",
+                                      .has_agent = true};
     setenv("GPUS", "1", 1);
     cr_assert_eq(compute_init(&compute, &options, &err), 0);
     assert_on(&compute, "the agent gave this worker no GPU");
