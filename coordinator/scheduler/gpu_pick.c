@@ -127,7 +127,7 @@ static int bandwidth_within(const struct gpu_links *links, uint64_t set)
 static int slowest_of(const struct gpu_links *links, uint64_t set)
 {
     struct ring ring = {.count = 0};
-    int slots[GPU_LINKS_MAX];
+    int slots[GPU_LINKS_MAX] = {0};
     for (int i = 0; i < links->gpus; i++)
         if (has(set, i))
             slots[ring.count++] = i;
