@@ -51,7 +51,7 @@ def check_nothing_lost(cluster, job, expected):
     log = cluster.output(job)
     assert int(ended["step"]) == STEPS and int(ended["restarts"]) == 0, ended
     assert "going back to the last checkpoint" not in log and "no checkpoint of step" not in log, log[-3000:]
-    curve = losses(cluster, job)
+    curve = losses(cluster, job, every_step=True)
     assert set(curve) == set(range(1, STEPS + 1)), sorted(set(range(1, STEPS + 1)) - set(curve))[:20]
     worst = max(abs(curve[s] - expected[s]) for s in curve)
     assert worst < 5e-3, f"the curve left that of an undisturbed run by {worst}"

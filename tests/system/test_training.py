@@ -30,15 +30,15 @@ def gpt(text, steps, *more):
     return [str(GPT), "--data", str(text), *SMALL, "--steps", str(steps), *more]
 
 
-def losses(cluster, job):
-    """The curve of an ended job, complete: its last samples may come just behind its end."""
+def losses(cluster, job, every_step=False):
+    """The curve of an ended job. Its last samples may come after its end, those of a node after those of another."""
     last = int(cluster.job(job)["step"])
 
     def whole():
         series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
         curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
-        return curve if curve and max(curve) >= last else None
-    return wait_for(f"the loss of step {last}", 5, whole)
+        return curve if curve and max(curve) >= last and (len(curve) >= last or not every_step) else None
+    return wait_for(f"the loss of {'all steps' if every_step else 'step'} {last}", 5, whole)
 
 
 def step_of(cluster, job):
