@@ -56,8 +56,19 @@ static void run_sum_loss(struct queue *queue, const void *args)
 
 static void run_seed(struct queue *queue, const void *args)
 {
+    struct row_args seed = *(const struct row_args *)args;
     others++;
-    launch_seed(queue, args);
+    CHECK(seed.seed_at); /* the device has kernels of its own */
+    seed.seed = *seed.seed_at;
+    launch_seed(queue, &seed);
+}
+
+static void run_note(struct queue *queue, const void *args)
+{
+    const struct note_args *note = args;
+    (void)queue;
+    others++;
+    memcpy(note->to, note->words, (size_t)note->n * sizeof(*note->words));
 }
 
 static void run_add(struct queue *queue, const void *args)
@@ -81,13 +92,15 @@ static const struct device_kernel *own_kernel(const struct device *device, const
     static const struct device_kernel operation = {.run = run_operation,
                                                    .scratch_bytes = scratch_of_operation},
                                       other = {.run = run_other}, sum_loss = {.run = run_sum_loss},
-                                      seed = {.run = run_seed}, add = {.run = run_add};
+                                      seed = {.run = run_seed}, note = {.run = run_note},
+                                      add = {.run = run_add};
     CHECK(device->ops == &own_ops);
     if ((missing && !strcmp(missing, name)) || !strcmp(name, "add_norm"))
         return NULL; /* the plan does without add_norm */
     return is_operation(name)              ? &operation
            : !strcmp(name, GRAPH_SUM_LOSS) ? &sum_loss
            : !strcmp(name, GRAPH_SEED)     ? &seed
+           : !strcmp(name, GRAPH_NOTE)     ? &note
            : !strcmp(name, GRAPH_ADD)      ? &add
                                            : &other;
 }
