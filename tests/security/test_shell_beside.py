@@ -147,9 +147,13 @@ def test_a_port_that_is_not_the_jobs_is_not_reached(make_shared):
     jobs = {tenant: as_tenant(cluster, tenant, "submit", "--", "/usr/bin/python3", "-c", LISTENS, tenant).stdout.strip() for tenant in ("red", "blue")}
     ports = {tenant: int(wait_for("its port", 30, lambda: re.search(r"port=(\d+)", as_tenant(cluster, tenant, "logs", jobs[tenant]).stdout))[1]) for tenant in jobs}
     assert through(cluster, "red", jobs["red"], ports["red"]) == (b"hello of red", "")
-    strange = [ports["blue"], *(int(re.search(r":(\d+)(\?|$)", url)[1]) for url in (cluster.rpc, cluster.http))]
-    for port in strange:
-        text, said = through(cluster, "red", jobs["red"], port)
-        assert text == b"" and f"port {port} is not the job's" in said, (text, said)
+    with socket.create_server(("127.0.0.1", 0)) as of_root:
+        strange = [ports["blue"], of_root.getsockname()[1]]
+        for port in strange:
+            text, said = through(cluster, "red", jobs["red"], port)
+            assert text == b"" and f"port {port} is not the job's" in said, (text, said)
+    for url in (cluster.rpc, cluster.http):  # a coordinator of a test may listen on another address
+        text, said = through(cluster, "red", jobs["red"], int(re.search(r":(\d+)(\?|$)", url)[1]))
+        assert text == b"" and ("is not the job's" in said or "no program accepts" in said), (text, said)
     ends = [entry["text"] for entry in cluster.rest("GET", "/v1/audit?limit=100")[1]["entries"] if entry["method"] == "EndChannel"]
-    assert sum("is not the job's" in text for text in ends) == len(strange), ends
+    assert sum("is not the job's" in text for text in ends) >= len(strange), ends

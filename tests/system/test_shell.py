@@ -183,15 +183,20 @@ def test_a_client_that_is_killed_leaves_nothing(cluster, job):
     assert wait_for("the record", 5, lambda: "its client is gone" in cluster.muster("events", job, check=True).stdout)
 
 
+def sleeper_beside(cluster, job):
+    """`muster exec` of a program that runs."""
+    process = subprocess.Popen([str(MUSTER), "exec", job, "--", "sh", "-c", "echo runs; exec sleep 600"], env=cluster.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline() == b"runs\n"
+    return process
+
+
 def test_a_terminal_ends_with_its_job_and_with_the_coordinator(cluster, job):
-    process = subprocess.Popen([str(MUSTER), "exec", job, "--", "sleep", "600"], env=cluster.environment(), stderr=subprocess.PIPE)
-    wait_for("it to be open", 15, lambda: open_channels(cluster, job))
+    process = sleeper_beside(cluster, job)
     cluster.muster("cancel", job, check=True)
     assert process.wait(HANG_SECONDS) == 255 and b"ended" in process.stderr.read()
     again = cluster.submit("--name", "again", *SLEEP)
     cluster.wait_state(again, "running")
-    process = subprocess.Popen([str(MUSTER), "exec", again, "--", "sleep", "600"], env=cluster.environment(), stderr=subprocess.PIPE)
-    wait_for("it to be open", 15, lambda: open_channels(cluster, again))
+    process = sleeper_beside(cluster, again)
     cluster.kill_coordinator()
     cluster.start_coordinator()
     assert process.wait(HANG_SECONDS) == 255 and b"the coordinator was restarted" in process.stderr.read()
