@@ -122,7 +122,9 @@ import socket, sys, time
 one = socket.create_server(("127.0.0.1", 0))
 print("port=%d" % one.getsockname()[1], flush=True)
 while True:
-    one.accept()[0].sendall(b"hello of " + sys.argv[1].encode())
+    with one.accept()[0] as client:
+        client.recv(1000)  # a close with the request unread would be a reset
+        client.sendall(b"hello of " + sys.argv[1].encode())
 """
 
 
