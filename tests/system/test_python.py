@@ -290,7 +290,8 @@ def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make
     passed = [world for at, world in enumerate(worlds) if at == 0 or worlds[at - 1] != world]
     begun = [(line["generation"], line["world"], round(line["at"] - killed, 2)) for at, line in enumerate(mine)
              if at == 0 or mine[at - 1]["generation"] != line["generation"]]
-    assert passed == [3, 2, 3, 2, 3, 1, 3], begun
+    # Scaled up, it takes one node first where the other's worker still ends.
+    assert passed[:6] == [3, 2, 3, 2, 3, 1] and passed[6:] in ([3], [2, 3]), begun
     after = [line["at"] for line in mine if line["at"] > killed and line["world"] == 2]
     took = after[1] - killed  # its second step has begun: the first is done
     print(f"{last} steps, worst relative difference of a loss {worst:.1e}; next step of the survivors after {took:.2f} s")
