@@ -5,23 +5,20 @@
 #include <string.h>
 
 #include "libworker/device/cpu.h"
-#include "libworker/nn/model.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/verdict.h"
 #include "libworker/precision/half.h"
 #include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
+#include "tests/lib/params.h"
 #include "tests/lib/rounding.h"
 
 enum { PARAMS = 6, COUNT = 1 + 37 * 9 + 300 * 40 + 16 * 16 + 33 + 8 * 8, STEPS = 4 };
 
 /* What is after the first is off 16 bytes. The large one has sums of several blocks. */
-static const struct {
-    const char *name;
-    int dims;
-    int64_t shape[2];
-} tensors[PARAMS] = {{"one", 1, {1}},         {"wide", 2, {9, 37}},   {"tall", 2, {300, 40}},
-                     {"square", 2, {16, 16}}, {"frozen", 2, {3, 11}}, {"apart", 2, {8, 8}}};
+static const struct params_tensor tensors[PARAMS] = {
+    {"one", 1, {1}},         {"wide", 2, {9, 37}},   {"tall", 2, {300, 40}},
+    {"square", 2, {16, 16}}, {"frozen", 2, {3, 11}}, {"apart", 2, {8, 8}}};
 
 static const struct wk_muon_options options = {
     .rate = 0.01,
@@ -40,30 +37,6 @@ struct training {
     uint16_t *low, copied[COUNT];
 };
 
-static float number_at(uint64_t key, size_t i)
-{
-    uint64_t x = (key * 0x9e3779b97f4a7c15u + i + 1) * 0xbf58476d1ce4e5b9u;
-    x ^= x >> 29;
-    x *= 0x94d049bb133111ebu;
-    return (float)((double)(x >> 11) * 0x1p-52 - 1);
-}
-
-static void describe_params(struct param params[PARAMS])
-{
-    size_t offset = 0;
-    for (int i = 0; i < PARAMS; i++) {
-        params[i] = (struct param){.dims = tensors[i].dims, .count = 1, .offset = offset};
-        snprintf(params[i].name, sizeof(params[i].name), "%s", tensors[i].name);
-        for (int d = 0; d < tensors[i].dims; d++) {
-            params[i].shape[d] = tensors[i].shape[d];
-            params[i].count *= (size_t)tensors[i].shape[d];
-        }
-        params[i].decay = params[i].dims > 1;
-        offset += params[i].count;
-    }
-    CHECK(offset == COUNT);
-}
-
 static void *memory_new(const struct training *t, size_t each)
 {
     void *memory = NULL;
@@ -76,7 +49,7 @@ static void training_begin(struct training *t, const struct wk_muon_options *wan
     static const struct wk_group frozen = {.pattern = "frozen", .weight_decay = -1};
     static const struct wk_group apart = {
         .pattern = "apart", .rate_scale = 0.5, .weight_decay = 0.2, .elementwise = true};
-    describe_params(t->params);
+    CHECK(params_describe(tensors, PARAMS, t->params) == COUNT);
     if (t->device)
         CHECK(queue_new(t->device, &t->queue, NULL) == 0);
     else
@@ -93,7 +66,7 @@ static void training_begin(struct training *t, const struct wk_muon_options *wan
     struct optimizer_copy copy = {t->low, WK_BF16, false, 0};
     CHECK(optimizer_set_copy(t->optimizer, &copy, NULL) == 0);
     for (size_t i = 0; i < COUNT; i++)
-        t->values[i] = number_at(1, i);
+        t->values[i] = params_number(1, i);
     CHECK(queue_write(t->queue, t->there[0], t->values, sizeof(t->values), NULL) == 0);
 }
 
@@ -118,7 +91,7 @@ static void step_once(struct training *t, int step, bool applies)
     struct optimizer_gradients g = {.grads = t->there[1]};
     CHECK(verdict_init(&verdict, t->queue, NULL) == 0);
     for (size_t i = 0; i < COUNT; i++)
-        t->grads[i] = applies ? number_at((uint64_t)(2 + step), i) : NAN;
+        t->grads[i] = applies ? params_number((uint64_t)(2 + step), i) : NAN;
     CHECK(queue_write(t->queue, t->there[1], t->grads, sizeof(t->grads), NULL) == 0);
     verdict_open(&verdict, 0.5, VERDICT_FINITE);
     verdict_judge(&verdict, applies ? 1 : NAN);

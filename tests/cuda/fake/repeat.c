@@ -25,10 +25,9 @@ struct program {
     double wanted;
 };
 
-static struct program program_new(uint64_t seed)
+static struct program program_on(const struct fake_options *options)
 {
-    const struct fake_options options = gpu_options(seed);
-    struct program p = {.device = gpu_hosted(&options)};
+    struct program p = {.device = gpu_hosted(options)};
     device_choose_graphs(p.device, DEVICE_GRAPHS_ON);
     p.queue = a_queue(p.device);
     p.y = device_buffer(p.device, BYTES);
@@ -37,6 +36,12 @@ static struct program program_new(uint64_t seed)
     queue_fill(p.queue, p.y, 0, BYTES);
     queue_fill(p.queue, p.x, 0, BYTES);
     return p;
+}
+
+static struct program program_new(uint64_t seed)
+{
+    const struct fake_options options = gpu_options(seed);
+    return program_on(&options);
 }
 
 static void program_free(struct program *p)
@@ -314,13 +319,7 @@ static void what_cannot_be_captured_is_enqueued(void)
     for (long at = 1; at < 16; at++) {
         struct fake_options scarce = gpu_options(1);
         scarce.scarce_at = 5 + at; /* scratch, stream and buffers come first */
-        p = (struct program){.device = gpu_hosted(&scarce)};
-        device_choose_graphs(p.device, DEVICE_GRAPHS_ON);
-        p.queue = a_queue(p.device);
-        p.y = device_buffer(p.device, BYTES);
-        p.x = device_buffer(p.device, BYTES);
-        p.pinned = pinned_buffer(p.device, BYTES);
-        queue_fill(p.queue, p.y, 0, BYTES);
+        p = program_on(&scarce);
         for (int round = 0; round < ROUNDS; round++)
             section(&p, &p, LAUNCHES, 0.25f);
         CHECK(is_right(&p));

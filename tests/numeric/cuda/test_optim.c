@@ -3,53 +3,24 @@
 #include <math.h>
 
 #include "libworker/device/cpu.h"
-#include "libworker/nn/model.h"
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/optim/verdict.h"
 #include "libworker/precision/half.h"
 #include "tests/numeric/cuda/plain_gpu.h"
 #include "tests/lib/check.h"
+#include "tests/lib/params.h"
 #include "tests/lib/rounding.h"
 
 enum { PARAMS = 5, COUNT = 1 + 37 * 9 + 9 + 5003 + 64, STEPS = 3 };
 enum { FIRST = 1, OWN = COUNT - FIRST }; /* the range: the first parameter is another rank's */
 
 /* The vectors put what is after them off 16 bytes. */
-static const struct {
-    const char *name;
-    int dims;
-    int64_t shape[2];
-} tensors[PARAMS] = {{"one", 1, {1}},
-                     {"matrix", 2, {37, 9}},
-                     {"vector", 1, {9}},
-                     {"frozen", 1, {5003}},
-                     {"last", 2, {16, 4}}};
-
-static void describe_params(struct param params[PARAMS])
-{
-    size_t offset = 0;
-    for (int i = 0; i < PARAMS; i++) {
-        params[i] = (struct param){.dims = tensors[i].dims, .count = 1, .offset = offset};
-        snprintf(params[i].name, sizeof(params[i].name), "%s", tensors[i].name);
-        for (int d = 0; d < tensors[i].dims; d++) {
-            params[i].shape[d] = tensors[i].shape[d];
-            params[i].count *= (size_t)tensors[i].shape[d];
-        }
-        params[i].decay = params[i].dims > 1;
-        offset += params[i].count;
-    }
-    CHECK(offset == COUNT);
-}
-
-/* Between about -1 and 1, the same everywhere. */
-static float number_at(uint64_t key, size_t i)
-{
-    uint64_t x = (key * 0x9e3779b97f4a7c15u + i + 1) * 0xbf58476d1ce4e5b9u;
-    x ^= x >> 29;
-    x *= 0x94d049bb133111ebu;
-    return (float)((double)(x >> 11) * 0x1p-52 - 1);
-}
+static const struct params_tensor tensors[PARAMS] = {{"one", 1, {1}},
+                                                     {"matrix", 2, {37, 9}},
+                                                     {"vector", 1, {9}},
+                                                     {"frozen", 1, {5003}},
+                                                     {"last", 2, {16, 4}}};
 
 /* One training of a few steps in one place. */
 struct training {
@@ -74,7 +45,7 @@ static void training_begin(struct training *t, const struct plan *plan, struct q
     static const struct wk_group slow = {.pattern = "last", .rate_scale = 0.5, .weight_decay = 0.2};
     struct optimizer_copy copy = {t->low, plan->copy, plan->stochastic, 11};
     t->queue = queue;
-    describe_params(t->params);
+    CHECK(params_describe(tensors, PARAMS, t->params) == COUNT);
     CHECK(plan->make(&t->optimizer) == 0);
     CHECK(wk_optimizer_group(t->optimizer, &frozen) == 0);
     CHECK(wk_optimizer_group(t->optimizer, &slow) == 0);
@@ -84,7 +55,7 @@ static void training_begin(struct training *t, const struct plan *plan, struct q
     if (plan->copy != WK_F32)
         CHECK(optimizer_set_copy(t->optimizer, &copy, NULL) == 0);
     for (size_t i = 0; i < COUNT; i++)
-        t->values[i] = number_at(1, i);
+        t->values[i] = params_number(1, i);
 }
 
 static void step_once(struct training *t, const struct plan *plan, int step, bool applies)
@@ -93,7 +64,7 @@ static void step_once(struct training *t, const struct plan *plan, int step, boo
     struct optimizer_gradients g = {.grads = t->grads, .scale = 0.75f};
     CHECK(verdict_init(&verdict, t->queue, NULL) == 0);
     for (size_t i = 0; i < COUNT; i++) {
-        t->grads[i] = number_at((uint64_t)(2 + step), i) * (i % 7 ? 0.1f : 1e-4f);
+        t->grads[i] = params_number((uint64_t)(2 + step), i) * (i % 7 ? 0.1f : 1e-4f);
         t->low_grads[i] =
             plan->grads == WK_BF16 ? bf16_of_f32(t->grads[i]) : f16_of_f32(t->grads[i]);
     }
@@ -273,7 +244,7 @@ static void muon_is_refused_when_it_is_bound(void)
     struct error err = {0};
     struct wk_optimizer *muon = NULL;
     struct queue *device = plain_gpu_open();
-    describe_params(params);
+    CHECK(params_describe(tensors, PARAMS, params) == COUNT);
     CHECK(make_muon(&muon) == 0);
     optimizer_move(muon, device);
     CHECK(optimizer_bind(muon, params, PARAMS, 0, COUNT, &err) == WK_EUNSUPPORTED);
@@ -303,7 +274,7 @@ static void judge_window(struct queue *queue, const struct window *w, struct jud
     const struct verdict_values *values;
     CHECK(verdict_init(&verdict, queue, NULL) == 0);
     for (size_t i = 0; i < COUNT; i++) {
-        ret->grads[i] = i + 1 == COUNT && w->poison != 0 ? w->poison : number_at(5, i);
+        ret->grads[i] = i + 1 == COUNT && w->poison != 0 ? w->poison : params_number(5, i);
         ret->low[i] = w->type == WK_BF16 ? bf16_of_f32(ret->grads[i]) : f16_of_f32(ret->grads[i]);
     }
     struct clip_grads grads = {.kernels = kernel_reference(),

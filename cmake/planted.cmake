@@ -1,0 +1,16 @@
+# read_with_mistake(NAME PATH RIGHT WRONG RESULT): RESULT is the text of the file PATH, in which RIGHT stands once and
+# becomes WRONG. Configuring ends with an error where it stands another number of times: the mistake NAME is out of date.
+function(read_with_mistake name path right wrong result)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(READ ${path} text)
+  string(REPLACE "${right}" "" without "${text}")
+  string(LENGTH "${text}" length)
+  string(LENGTH "${without}" rest)
+  string(LENGTH "${right}" once)
+  math(EXPR found "(${length} - ${rest}) / ${once}")
+  if(NOT found EQUAL 1)
+    message(FATAL_ERROR "the planted mistake ${name}: ${path} has \"${right}\" ${found} times")
+  endif()
+  string(REPLACE "${right}" "${wrong}" text "${text}")
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
