@@ -218,10 +218,10 @@ Test(terminal, output_that_waits_at_the_end_is_read)
 Test(terminal, an_end_does_not_wait_for_others_that_have_its_output)
 {
     struct seen seen = {0};
-    rig_sh(&rig, 1,
-           "echo ready=1; until [ -s pid ]; do sleep 0.02; done; exec 9>/proc/$(cat pid)/fd/1;"
-           "touch open; exec sleep 1000");
-    rig_number(&rig, 1, "ready=");
+    struct rig_worker *w = rig_sh(&rig, 1,
+                                  "until [ -s pid ]; do sleep 0.02; done;"
+                                  "exec 9>/proc/$(cat pid)/fd/1; touch open; exec sleep 1000");
+    cr_assert(rig_until(&rig, &w->started));
     open_sh(&rig, &seen, false,
             "echo $$ >pid; until [ -e open ]; do sleep 0.02; done; echo done; exit 2");
     cr_assert(rig_until(&rig, &seen.ended));
