@@ -31,6 +31,8 @@ enum {
     CUDA_NAME_BYTES = 256,
 };
 
+struct nccl_library;
+
 struct cuda_device {
     struct device base; /* first */
     int number;
@@ -42,6 +44,8 @@ struct cuda_device {
     void (*lt_close)(struct cuda_device *);
     void *cudnn; /* of cudnn.c, likewise */
     void (*cudnn_close)(struct cuda_device *);
+    struct nccl_library *nccl; /* of nccl_library.c, likewise */
+    void (*nccl_close)(struct cuda_device *);
     enum attention_choice attention; /* the setting */
     bool plans_alone;                /* it is cuda_plan_device_new's: there is no GPU */
     bool captures;                   /* a stream is being captured (graphs.h) */

@@ -55,6 +55,8 @@ static void cuda_free(struct device *base)
         device->lt_close(device);
     if (device->cudnn_close)
         device->cudnn_close(device);
+    if (device->nccl_close)
+        device->nccl_close(device);
     free(device);
 }
 

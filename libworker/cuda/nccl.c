@@ -8,8 +8,7 @@
 
 #include <worker/error.h>
 
-#include "libworker/cuda/cuda.h"
-#include "libworker/cuda/nccl_api.h"
+#include "libworker/cuda/nccl_library.h"
 
 _Static_assert(WIRE_ID_BYTES == NCCL_UNIQUE_ID_BYTES, "an id is NCCL's");
 
@@ -29,11 +28,15 @@ struct device_wire {
     int n_enrolled;
 };
 
+static void prepare_nccl(struct device *device)
+{
+    nccl_library_begin(cuda_device_of(device));
+}
+
 static int find_nccl(struct device *device, char ret_version[WIRE_VERSION_BYTES], struct error *err)
 {
     struct nccl_api api;
-    (void)device;
-    int rc = nccl_api_open(&api, err);
+    int rc = nccl_library_open(cuda_device_of(device), &api, err);
     if (!rc)
         (void)snprintf(ret_version, WIRE_VERSION_BYTES, "nccl %d", api.version);
     return rc;
@@ -57,8 +60,7 @@ static int new_id(struct device *device, unsigned char ret_id[WIRE_ID_BYTES], st
 {
     struct nccl_api api;
     ncclUniqueId id;
-    (void)device;
-    int rc = nccl_api_open(&api, err);
+    int rc = nccl_library_open(cuda_device_of(device), &api, err);
     if (rc)
         return rc;
     ncclResult_t result = api.GetUniqueId(&id);
@@ -91,7 +93,7 @@ static int open_wire(struct device *device, const struct wire_place *place,
     if (!wire)
         return error_set(err, WK_ENOMEM, "no memory for a communicator of GPUs");
     wire->device = cuda_device_of(device);
-    int rc = nccl_api_open(&wire->api, err);
+    int rc = nccl_library_open(wire->device, &wire->api, err);
     if (!rc)
         rc = begin_to_connect(wire, place, err);
     if (rc) {
@@ -282,6 +284,7 @@ static void close_wire(struct device_wire *wire)
 
 const struct wire_ops nccl_wires = {
     .name = "nccl",
+    .prepare = prepare_nccl,
     .find = find_nccl,
     .id = new_id,
     .open = open_wire,

@@ -33,12 +33,17 @@ static int too_old(const struct nccl_api *api, struct error *err)
                      api->version / 10000, api->version / 100 % 100, api->version % 100);
 }
 
-int nccl_api_open(struct nccl_api *ret, struct error *err)
+const char *nccl_api_name(void)
 {
     const char *name = getenv("MUSTER_NCCL");
+    return name && *name ? name : "libnccl.so.2";
+}
+
+int nccl_api_open(const char *name, struct nccl_api *ret, struct error *err)
+{
     struct nccl_api api = {0};
     bool whole = true;
-    void *library = dlopen(name && *name ? name : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return error_set(err, WK_EUNAVAILABLE,
                          "no NCCL for collectives between GPUs (%s): install it, or set "

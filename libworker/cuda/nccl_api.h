@@ -1,6 +1,6 @@
-/* NCCL's library, opened when it is first needed: the calls that wires use (nccl.h here). It is
- * "libnccl.so.2" of the loader's path, or what MUSTER_NCCL names. What has been opened stays open,
- * since its threads outlive communicators. Any thread. Source: NVIDIA's NCCL user guide, 2.28.
+/* NCCL's library: the calls that wires use (nccl.h here). It is "libnccl.so.2" of the loader's
+ * path, or what MUSTER_NCCL names. What has been opened stays open, since its threads outlive
+ * communicators. When: nccl_library.h. Any thread. Source: NVIDIA's NCCL user guide, 2.28.
  */
 #ifndef CUDA_NCCL_API_H
 #define CUDA_NCCL_API_H
@@ -40,7 +40,10 @@ struct nccl_api {
  * threads: others may read the environment. */
 void nccl_api_prepare(void);
 
-/* Open it. WK_EUNAVAILABLE: there is none, or it is older than 2.28. */
-int nccl_api_open(struct nccl_api *ret, struct error *err);
+/* What to open, by the environment: text of it, or a constant. */
+const char *nccl_api_name(void);
+
+/* Open it, which may take long. WK_EUNAVAILABLE: there is none, or it is older than 2.28. */
+int nccl_api_open(const char *name, struct nccl_api *ret, struct error *err);
 
 #endif

@@ -53,6 +53,10 @@ enum wire_state { WIRE_PENDING = 1 }; /* of `ready`: not yet */
 struct wire_ops {
     const char *name; /* "nccl" */
 
+    /* Begin in the background what the first `find` would wait for, such as loading a library.
+     * Where several ranks may need them, before the first `find`. NULL: there is nothing. */
+    void (*prepare)(struct device *device);
+
     /* Whether this machine has them, and which: all ranks compare the versions. WK_EUNAVAILABLE
      * with a sentence. The first call may load a library. */
     int (*find)(struct device *device, char ret_version[WIRE_VERSION_BYTES], struct error *err);

@@ -8,6 +8,7 @@
 #include "libworker/device/cpu.h"
 #include "libworker/device/module.h"
 #include "libworker/device/replay.h"
+#include "libworker/device/wire_ops.h"
 #include "libworker/parallel/wires.h"
 
 /* The number of this process' GPU. */
@@ -73,6 +74,14 @@ static int open_own(struct compute *compute, const struct compute_options *optio
     return device_cpu_new(&compute->own, err);
 }
 
+/* What their first use would wait for begins now, beside the rest of the start. */
+static void prepare_wires(struct device *device)
+{
+    const struct wire_ops *wires = device_wires(device);
+    if (wires && wires->prepare)
+        wires->prepare(device);
+}
+
 int compute_init(struct compute *compute, const struct compute_options *options, struct error *err)
 {
     *compute = (struct compute){.device = options->device};
@@ -83,6 +92,8 @@ int compute_init(struct compute *compute, const struct compute_options *options,
         device_choose_graphs(compute->device, device_graphs_of(options->compile));
     if (!rc)
         describe_graphs(compute);
+    if (!rc && options->exchanges)
+        prepare_wires(compute->device);
     if (!rc)
         rc = queue_new(compute->device, &compute->queue, err);
     if (rc)

@@ -34,6 +34,7 @@ struct compute_options {
     const char *compile;   /* the setting: "auto", "off", "on" */
     const char *visible;   /* CUDA_VISIBLE_DEVICES' value, or NULL */
     bool has_agent;
+    bool exchanges; /* several ranks may use the device's own collectives */
     int local_rank;
 };
 

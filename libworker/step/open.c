@@ -133,6 +133,8 @@ static int open_compute(struct wk_context *ctx, const struct context_seams *seam
                         struct error *err)
 {
     const struct environment *environment = seams->environment;
+    bool by_session = ctx->session || ctx->place.kind == PLACE_MUSTER; /* ranks come and go */
+    bool off = !strcmp(settings_text(&ctx->settings, SETTING_COLLECTIVES_DEVICE), "off");
     const struct compute_options options = {
         .device = seams->device,
         .kind = settings_text(&ctx->settings, SETTING_DEVICE),
@@ -141,6 +143,7 @@ static int open_compute(struct wk_context *ctx, const struct context_seams *seam
         .compile = settings_text(&ctx->settings, SETTING_COMPILE),
         .visible = environment->get(environment->arg, "CUDA_VISIBLE_DEVICES"),
         .has_agent = ctx->place.kind == PLACE_MUSTER,
+        .exchanges = !off && (by_session || ctx->place.world > 1),
         .local_rank = ctx->place.local_rank,
     };
     int rc = compute_init(&ctx->compute, &options, err);

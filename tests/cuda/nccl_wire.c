@@ -19,7 +19,7 @@
 #include "tests/numeric/train/own_wire.h"
 
 struct own_wires {
-    _Atomic int messages;
+    _Atomic int prepared, messages;
     _Atomic long long aborted_ms;
     _Atomic int gpu; /* of a process; 0: none yet */
     struct tmpdir dir;
@@ -58,6 +58,11 @@ void own_wires_free(struct own_wires *wires)
     CHECK(munmap(wires, sizeof(*wires)) == 0);
 }
 
+int own_wires_prepared(const struct own_wires *wires)
+{
+    return atomic_load(&wires->prepared);
+}
+
 int own_wires_messages(const struct own_wires *wires)
 {
     return atomic_load(&wires->messages);
@@ -66,6 +71,22 @@ int own_wires_messages(const struct own_wires *wires)
 long long own_wires_aborted_ms(const struct own_wires *wires)
 {
     return atomic_load(&wires->aborted_ms);
+}
+
+static void prepare(struct device *device)
+{
+    (void)atomic_fetch_add(&own.wires->prepared, 1);
+    nccl_wires.prepare(place_device(device));
+}
+
+static int find(struct device *device, char ret_version[WIRE_VERSION_BYTES], struct error *err)
+{
+    return nccl_wires.find(place_device(device), ret_version, err);
+}
+
+static int new_id(struct device *device, unsigned char ret_id[WIRE_ID_BYTES], struct error *err)
+{
+    return nccl_wires.id(place_device(device), ret_id, err);
 }
 
 static int open_wire(struct device *device, const struct wire_place *place,
@@ -145,6 +166,9 @@ void own_wires_give(struct own_wires *wires, struct device *device, enum own_wir
     if (fault == OWN_WIRES_HANG)
         own.graphs(1);
     own.wire_ops = nccl_wires;
+    own.wire_ops.prepare = prepare;
+    own.wire_ops.find = find;
+    own.wire_ops.id = new_id;
     own.wire_ops.open = open_wire;
     own.wire_ops.enqueue = enqueue;
     own.wire_ops.abort = abort_wires;

@@ -19,7 +19,7 @@
 enum { POLLS = 3 }; /* for which a new wire is pending */
 
 struct own_wires {
-    _Atomic int opened, messages;
+    _Atomic int prepared, opened, messages;
     _Atomic long long aborted_ms;
     size_t bytes;
 };
@@ -67,6 +67,11 @@ void own_wires_free(struct own_wires *wires)
     CHECK(munmap(wires, wires->bytes) == 0);
 }
 
+int own_wires_prepared(const struct own_wires *wires)
+{
+    return atomic_load(&wires->prepared);
+}
+
 int own_wires_messages(const struct own_wires *wires)
 {
     return atomic_load(&wires->messages);
@@ -91,6 +96,12 @@ struct device *own_wires_device(uint64_t seed, void (*found)(void *self, const c
     struct device *device = NULL;
     CHECK(rehearsal_new(&options, &device, NULL) == 0);
     return device;
+}
+
+static void prepare(struct device *device)
+{
+    (void)device;
+    (void)atomic_fetch_add(&own.wires->prepared, 1);
 }
 
 static int find(struct device *device, char ret_version[WIRE_VERSION_BYTES], struct error *err)
@@ -211,6 +222,7 @@ static void close_wire(struct device_wire *wire)
 }
 
 static const struct wire_ops own_ops = {.name = "test",
+                                        .prepare = prepare,
                                         .find = find,
                                         .id = new_id,
                                         .open = open_wire,

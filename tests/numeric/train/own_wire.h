@@ -36,8 +36,9 @@ struct device *own_wires_device(uint64_t seed, void (*found)(void *self, const c
 /* Give this process's device wires. They live until the process ends. */
 void own_wires_give(struct own_wires *wires, struct device *device, enum own_wires_fault fault);
 
-/* Messages that all processes have enqueued, and when the last abort was, in ms of the monotonic
- * clock. */
+/* How many processes have prepared their wires. Messages that all processes have enqueued, and when
+ * the last abort was, in ms of the monotonic clock. */
+int own_wires_prepared(const struct own_wires *wires);
 int own_wires_messages(const struct own_wires *wires);
 long long own_wires_aborted_ms(const struct own_wires *wires);
 

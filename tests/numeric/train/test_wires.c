@@ -35,7 +35,7 @@ enum mistake { NONE, PASSES_DO_NOT_WAIT, COLLECTIVES_DO_NOT_WAIT, MISTAKES };
 
 struct run {
     const char *strategy, *precision, *low_gradients, *accumulation, *hook, *replicas, *sums;
-    const char *steps, *dir, *timeout;
+    const char *steps, *dir, *timeout, *collectives;
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     uint64_t seed;
@@ -45,6 +45,7 @@ struct run {
     bool counts; /* the waits of each step */
     bool kills;  /* the last rank, after KILL_AT steps */
     bool late;   /* kills it in the next step: the others have enqueued their update */
+    bool alone;  /* without a session */
     bool leaves; /* the last rank, there; the others then wait in a forward pass */
 };
 
@@ -211,6 +212,7 @@ static void configure(struct toy *toy, const struct run *run)
     set_if(toy, "ddp.hook", run->hook);
     set_if(toy, "mesh.dp_replicate", run->replicas);
     set_if(toy, "collectives.sums", run->sums);
+    set_if(toy, "collectives.device", run->collectives);
     set_if(toy, "connect_timeout", run->timeout);
     set_if(toy, "checkpoint.dir", run->dir);
     set_if(toy, "checkpoint.every", run->dir ? "2 steps" : NULL);
@@ -236,7 +238,7 @@ static void work(const struct run *run, int worker)
         toy.device = own_wires_device(run->seed + (uint64_t)worker, found, told);
     if (run->on == OWN)
         own_wires_give(wires, toy.device, last ? run->fault : OWN_WIRES_WORK);
-    toy.session = fake_session(&scene->cluster, worker);
+    toy.session = run->alone ? NULL : fake_session(&scene->cluster, worker);
     toy.weights = told->weights;
     toy.stepped = stepped;
     toy.leave_at_once = run->leaves;
@@ -510,6 +512,23 @@ static void without_one_on_every_rank_data_goes_through_the_hosts(void)
     }
 }
 
+/* Their library is opened beside all else, but only if this process may have other ranks. */
+static void wires_are_prepared_where_ranks_may_exchange(void)
+{
+    struct run run = {.strategy = "ddp", .ranks = 2, .on = OWN};
+    play_well(&run);
+    CHECK(own_wires_prepared(wires) == 2);
+    run.ranks = 1; /* more may join */
+    play_well(&run);
+    CHECK(own_wires_prepared(wires) == 1);
+    run.collectives = "off";
+    play_well(&run);
+    CHECK(own_wires_prepared(wires) == 0);
+    run = (struct run){.strategy = "ddp", .ranks = 1, .on = OWN, .alone = true};
+    play_well(&run);
+    CHECK(own_wires_prepared(wires) == 0);
+}
+
 #ifndef MISTAKES_ARE_NOT_SEEN
 static void mistakes_are_found(void)
 {
@@ -567,6 +586,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_rank_that_leaves_early_is_an_error_of_the_others),
         CHECK_CASE(an_abort_that_hangs_has_a_deadline),
         CHECK_CASE(without_one_on_every_rank_data_goes_through_the_hosts),
+        CHECK_CASE(wires_are_prepared_where_ranks_may_exchange),
 #ifndef MISTAKES_ARE_NOT_SEEN
         CHECK_CASE(mistakes_are_found),
 #endif
