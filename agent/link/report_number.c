@@ -65,12 +65,14 @@ static void on_watch(void *arg)
         loop_timer_set(loop, &r->watch, now_ms + REPORT_WATCH_MS, on_watch, r);
         return;
     }
-    bool began = !r->quiet && now_ms >= r->stepped_ms + quiet_limit_ms(r);
+    int64_t limit_ms = r->stepped_ms + quiet_limit_ms(r), next_ms = now_ms + REPORT_WATCH_MS;
+    bool began = !r->quiet && now_ms >= limit_ms;
     if (began && !report_stacks_take(r))
         r->where[0] = '\0';
     r->quiet = r->quiet || began;
     r->dirty = r->dirty || r->quiet;
-    loop_timer_set(loop, &r->watch, now_ms + REPORT_WATCH_MS, on_watch, r);
+    bool soon = !r->quiet && limit_ms < next_ms; /* looked at when it is silent, not later */
+    loop_timer_set(loop, &r->watch, soon ? limit_ms : next_ms, on_watch, r);
     if (r->quiet)
         reporter_flush(r);
 }

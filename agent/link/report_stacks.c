@@ -44,6 +44,8 @@ static void on_silence(void *arg)
         all->events.stacks(all->events.arg, worker, buf_cstr(&r->stacks), r->stacks.size);
     }
     buf_clear(&r->stacks);
+    if (r->quiet && loop_timer_armed(&r->watch)) /* its place is reported at once */
+        loop_timer_set(all->loop, &r->watch, loop_now_ms(all->loop), r->watch.fn, r);
 }
 
 bool report_stacks_take(struct reporter *r)

@@ -240,9 +240,15 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
     const struct worker *worker = member_of(job, rank);
     ret->rank = rank;
     (void)str_copy(ret->node, sizeof(ret->node), worker->node);
-    reason_hint(ret,
-                "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
-                job->id, rank, worker->pid, worker->node);
+    if (names_none(&stall))
+        reason_hint(ret,
+                    "`muster stacks %s` shows where each rank is; rank %d is process %" PRId64
+                    " on %s",
+                    job->id, rank, worker->pid, worker->node);
+    else
+        reason_hint(
+            ret, "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
+            job->id, rank, worker->pid, worker->node);
     *ret_waited_ms = stall.waited_ms;
     return true;
 }
