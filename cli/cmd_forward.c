@@ -21,6 +21,8 @@ enum {
     BACKLOG = 64,
 };
 
+static const char FULL[] = "12 connections are open, which is the most; others wait until one ends";
+
 static const struct args_option options[] = {
     CLIENT_OPTIONS,
     {.name = "rank",
@@ -162,6 +164,8 @@ static void accept_one(struct forward *forward)
     forward->remotes[at] = remote;
     forward->sockets[at] = fd;
     forward->count++;
+    if (free_place(forward) < 0)
+        complain(forward, FULL);
     if (forward->verbose)
         fprintf(stderr, "connection %llu to port %u on %s\n", forward->count, forward->port,
                 remote->node);

@@ -37,18 +37,27 @@ static void mark_step(struct progress_bar *bar, uint64_t step, int64_t now_ms)
     bar->marks[bar->count++] = (struct progress_mark){now_ms, step};
 }
 
-int64_t progress_bar_left_ms(const struct progress_bar *bar, int64_t now_ms)
+/* Of one step; 0 = not known. */
+static double step_ms_of(const struct progress_bar *bar, int64_t now_ms)
 {
-    const struct progress *now = &bar->now;
-    if (!now->runs || now->total_steps == 0 || bar->count < 2)
-        return -1;
+    if (!bar->now.runs || bar->count < 2)
+        return 0;
     const struct progress_mark *first = &bar->marks[0], *last = &bar->marks[bar->count - 1];
     int64_t took_ms = last->at_ms - first->at_ms, silent_ms = now_ms - last->at_ms;
     if (took_ms <= 0 || silent_ms / SILENCES > took_ms / (bar->count - 1))
+        return 0;
+    return (double)took_ms / (double)(last->step - first->step);
+}
+
+int64_t progress_bar_left_ms(const struct progress_bar *bar, int64_t now_ms)
+{
+    const struct progress *now = &bar->now;
+    double step_ms = step_ms_of(bar, now_ms);
+    if (now->total_steps == 0 || step_ms <= 0)
         return -1;
     if (now->step >= now->total_steps)
         return 0;
-    double step_ms = (double)took_ms / (double)(last->step - first->step);
+    int64_t silent_ms = now_ms - bar->marks[bar->count - 1].at_ms;
     double left_ms = (double)(now->total_steps - now->step) * step_ms - (double)silent_ms;
     return left_ms < 0 ? 0 : left_ms > (double)INT64_MAX / 2 ? -1 : (int64_t)left_ms;
 }
@@ -90,11 +99,22 @@ static void add_fact(struct facts *facts, int columns, const char *before, const
     facts->count++;
 }
 
+/* "15.2 steps/s", "3.4 s/step"; "" if no rate is known. */
+static void step_rate(const struct progress_bar *bar, int64_t now_ms, char ret[FORMAT_MAX])
+{
+    double step_ms = step_ms_of(bar, now_ms);
+    ret[0] = '\0';
+    if (step_ms > 1000)
+        (void)snprintf(ret, FORMAT_MAX, "%.3g s/step", step_ms / 1000);
+    else if (step_ms > 0)
+        (void)snprintf(ret, FORMAT_MAX, "%.3g steps/s", 1000 / step_ms);
+}
+
 static struct facts facts_of(const struct progress_bar *bar, int columns, int64_t now_ms)
 {
     struct facts facts = {.count = 0};
     const struct progress *now = &bar->now;
-    char left[FORMAT_MAX] = "", world[FORMAT_MAX] = "";
+    char left[FORMAT_MAX] = "", world[FORMAT_MAX] = "", steps[FORMAT_MAX];
     int64_t left_ms = progress_bar_left_ms(bar, now_ms);
     if (left_ms >= 0)
         format_duration(left_ms / 1000 * 1000, left);
@@ -106,7 +126,11 @@ static struct facts facts_of(const struct progress_bar *bar, int columns, int64_
     add_fact(&facts, columns, "step ", now->steps, "");
     add_fact(&facts, columns, "", left, " left");
     add_fact(&facts, columns, "loss ", now->loss, "");
-    add_fact(&facts, columns, "", now->rate, " tok/s");
+    step_rate(bar, now_ms, steps);
+    if (now->rate[0])
+        add_fact(&facts, columns, "", now->rate, " tok/s");
+    else
+        add_fact(&facts, columns, "", steps, "");
     add_fact(&facts, columns, "world ", world, "");
     return facts;
 }

@@ -62,7 +62,8 @@ void progress_bar_turn(struct progress_bar *bar, int64_t now_ms);
  * four times the usual silence. */
 int64_t progress_bar_left_ms(const struct progress_bar *bar, int64_t now_ms);
 
-/* The line for a terminal of this width, without control characters. */
+/* The line for a terminal of this width, without control characters. A job that reports no tokens a
+ * second has the rate of its steps there. */
 void progress_bar_text(const struct progress_bar *bar, int columns, int64_t now_ms,
                        char ret[PROGRESS_LINE_MAX]);
 

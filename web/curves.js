@@ -152,6 +152,8 @@ export class Curves {
     this.tools.hidden = sets[LOSS].data.length === 0;
     if (!fresh) return;
     this.chart.options.scales.rate.max = topOf(sets[SPEED].data);
+    sets[SPEED].hidden = sets[SPEED].data.length === 0; // no axis for what is never reported
+    this.chart.options.scales.rate.display = !sets[SPEED].hidden;
     this.chart.marks = this.place(generations);
     if (!sets[SMOOTH].hidden) sets[SMOOTH].data = smoothed(sets[LOSS].data);
     this.chart.update();

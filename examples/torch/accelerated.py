@@ -47,7 +47,7 @@ def main():
                 sys.exit(muster.EXIT_STOPPED)
             if step == steps:
                 break
-    print(f"done after {step} steps, loss {float(loss):.4f}", flush=True)
+    print(f"done after {step} steps, loss {loss.item():.4f}", flush=True)
     accelerator.end_training()
 
 

@@ -54,7 +54,7 @@ def main():
                 dcp.save({"model": weights, "optimizer": moments, "step": torch.tensor([step + 1])}, checkpoint_id=str(made))
         if stop:
             sys.exit(muster.EXIT_STOPPED)
-    print(f"done after {steps} steps, loss {float(loss):.4f}", flush=True)
+    print(f"done after {steps} steps, loss {loss.item():.4f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -38,7 +38,7 @@ def main():
         optimizer.step()
         sampler.commit()
         loop.report(loss=loss.detach())
-    print(f"done after {loop.step} steps, loss {float(loss):.4f}", flush=True)
+    print(f"done after {loop.step} steps, loss {loss.item():.4f}", flush=True)
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import struct
 import subprocess
 import termios
@@ -250,9 +251,15 @@ server.serve_forever()''')
         for connection in connections:
             assert connection.getresponse().read() == data
             connection.close()
+    kept = [socket.create_connection(("127.0.0.1", here), timeout=HANG_SECONDS) for _ in range(12)]
+    wait_for("all places to be taken", 30, lambda: cluster.muster("show", job, check=True).stdout.count(f"port {port}") == len(kept))
+    for connection in kept:
+        connection.close()
     process.send_signal(signal.SIGINT)
     assert process.wait(HANG_SECONDS) == 0
-    assert f"connection 1 to port {port} on node1" in process.stderr.read()
+    said = process.stderr.read()
+    assert f"connection 1 to port {port} on node1" in said
+    assert said.count("12 connections are open, which is the most; others wait until one ends\n") == 1, said
     events = cluster.muster("events", job, check=True).stdout
     assert 1 <= events.count("opened a connection to port") < 12, "connections at a time are one event"
     refused = subprocess.Popen([str(MUSTER), "forward", job, "0:1"], env=cluster.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

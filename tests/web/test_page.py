@@ -6,7 +6,7 @@ import signal
 import time
 from urllib.parse import quote
 
-from localcluster import HANG_SECONDS
+from localcluster import HANG_SECONDS, MUSTER
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -186,7 +186,17 @@ def test_a_live_loss_chart_timeline_and_ledger(browser, cluster):
     assert {title.split(":")[0] for title in shown} == parts
     browser.find_element(By.XPATH, "//label[contains(., 'log scale')]/input").click()
     assert browser.execute_script("return Chart.getChart(document.querySelector('canvas')).options.scales.y.type") == "logarithmic"
+    shown = "return Chart.getChart(document.querySelector('canvas')).scales.rate.options.display"
+    assert browser.execute_script(shown)
     shot(browser, "chart")
+    # One that reports its loss only has no scale of tokens.
+    report = f"{MUSTER} report step"
+    job = cluster.submit("--", "sh", "-c", f"for i in 1 2 3; do {report} $i --loss $i; done; exec sleep 1000")
+    show(browser, cluster, f"/jobs/{job}")
+    wait(browser, lambda b: b.execute_script(data % (0, ".length")) == 3)
+    assert not browser.execute_script(shown)
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", seconds=60)
     assert not errors(browser)
 
 

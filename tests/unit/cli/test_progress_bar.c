@@ -83,6 +83,25 @@ Test(progress_bar, what_is_not_known_is_not_in_the_line)
     cr_expect_str_eq(line, "running  step 7  world 1");
 }
 
+Test(progress_bar, without_tokens_the_rate_is_that_of_steps)
+{
+    struct progress_bar bar = {.out = NULL};
+    struct progress progress = progress_at(100, 1000);
+    char line[PROGRESS_LINE_MAX];
+    progress.rate[0] = '\0';
+    progress_bar_hear(&bar, &progress, 1000);
+    progress.step = 115;
+    progress_bar_hear(&bar, &progress, 2000);
+    progress_bar_text(&bar, 120, 2000, line);
+    cr_expect(strstr(line, "59s left  loss 2.1000  15 steps/s  world 2"), "%s", line);
+    bar.count = 0;
+    progress_bar_hear(&bar, &progress, 2000);
+    progress.step = 116;
+    progress_bar_hear(&bar, &progress, 5400);
+    progress_bar_text(&bar, 120, 5400, line);
+    cr_expect(strstr(line, "loss 2.1000  3.4 s/step  world 2"), "%s", line);
+}
+
 Test(progress_bar, the_time_left_is_of_the_newest_steps)
 {
     struct progress_bar bar = {.out = NULL};
