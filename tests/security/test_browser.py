@@ -4,6 +4,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from localcluster import HANG_SECONDS
 
 FORM = {"X-Muster-Request": "1", "Content-Type": "application/json"}
 
@@ -18,7 +19,7 @@ def ask(cluster, method, path, headers=None, body=None):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(f"http://{cluster.http}{path}", data=data, method=method, headers=headers or {})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
             return answer.status, answer.headers, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read().decode()

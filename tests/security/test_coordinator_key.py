@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from localcluster import MUSTER, wait_for
+from localcluster import HANG_SECONDS, MUSTER, wait_for
 
 GREETING = b"\0SP\0\0\x31\0\0"
 
@@ -65,7 +65,7 @@ def test_c3_whoever_takes_the_port_gets_no_token_and_gives_no_orders(cluster, tm
     impostor = Impostor(cluster.rpc, keys)
     try:
         wait_for("the agent to come", 30, lambda: impostor.connections >= 3)
-        said = cluster.muster("ps", timeout=30)
+        said = cluster.muster("ps")
         assert said.returncode == 3, said
         assert ("is not a coordinator" if not tls else "not the coordinator that is known") in said.stderr, said.stderr
     finally:
@@ -114,7 +114,7 @@ def test_c3_a_port_that_is_handed_over_is_never_free(cluster, tmp_path):
         with open(tmp_path / "log", "wb") as log:
             serving = subprocess.Popen(["/bin/bash", "-c", script], pass_fds=[kept.fileno()], stdout=log, stderr=log)
         try:
-            assert "jobs" in asks.communicate(timeout=30)[0] and asks.returncode == 0, (tmp_path / "log").read_text()
+            assert "jobs" in asks.communicate(timeout=HANG_SECONDS)[0] and asks.returncode == 0, (tmp_path / "log").read_text()
             wait_for("the node to be back", 30, lambda: cluster.muster("nodes").stdout.count("ready") == 1)
         finally:
             serving.kill()
@@ -154,7 +154,7 @@ def test_a_coordinator_that_is_refused_makes_no_keys(cluster, tmp_path):
     before = cluster.muster("ps")
     for name in ("cluster.pem", "server.pem"):
         (cluster.data / name).rename(tmp_path / name)
-    second = subprocess.run([str(MUSTER), "coordinator", "--data", str(cluster.data), "--rpc", "tcp://127.0.0.1:0", "--http", "off"], capture_output=True, text=True, timeout=60)
+    second = subprocess.run([str(MUSTER), "coordinator", "--data", str(cluster.data), "--rpc", "tcp://127.0.0.1:0", "--http", "off"], capture_output=True, text=True, timeout=HANG_SECONDS)
     assert second.returncode == 3 and "another coordinator" in second.stderr, second
     assert not (cluster.data / "server.pem").exists() and not (cluster.data / "cluster.pem").exists()
     time.sleep(1.1)  # it looks at the file once a second

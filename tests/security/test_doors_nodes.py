@@ -25,7 +25,7 @@ import urllib.request
 
 import pytest
 from doors import shared_cluster
-from localcluster import MUSTER, wait_for
+from localcluster import HANG_SECONDS, MUSTER, wait_for
 from wire import Peer, fields, number, text
 
 WORKERS, METRICS, LOGS = 4, 5, 6  # of NodeReport
@@ -197,7 +197,7 @@ def test_bytes_of_nodes_that_are_no_text_break_nobodys_answers(cluster, token, t
             assert code in ("OK", "INVALID_ARGUMENT"), (what, code, told)
         for path in ("/v1/nodes", "/v1/events?newest=true", "/metrics", "/v1/audit?newest=true"):
             request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Authorization": f"Bearer {cluster.token if 'audit' in path else cluster.tokens['red']}"})
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
                 body = answer.read().decode("utf-8")
                 assert path == "/metrics" or json.loads(body), (what, path)
 
@@ -219,7 +219,7 @@ def test_bytes_in_reports_that_are_no_text_break_nobodys_answers(cluster, token,
         peer.call("Nodes.Report", text(1, "speaker") + number(2, 666) + number(3, 9) + text(WORKERS, text(1, job["id"]) + number(2, 1) + number(5, 1) + gone))
         for path in ("", "/events", "/why", "/metrics", "/logs"):
             request = urllib.request.Request(f"http://{cluster.http}/v1/jobs/{job['id']}{path}", headers={"Authorization": f"Bearer {cluster.token}"})
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
                 json.loads(answer.read().decode("utf-8"))
         for words in (["show", job["id"]], ["why", job["id"]], ["events", job["id"]], ["top", "--once"], ["ps", "-a"]):
             shown = cluster.muster(*words)
@@ -230,7 +230,7 @@ def test_bytes_in_reports_that_are_no_text_break_nobodys_answers(cluster, token,
 
 def test_a_key_that_was_taken_back_is_told_nothing_more(cluster, token, tmp_path):
     keys = new_key(tmp_path / "key")
-    with Peer(cluster.rpc, keys=keys, timeout=60) as peer:
+    with Peer(cluster.rpc, keys=keys, timeout=HANG_SECONDS) as peer:
         assert peer.call("Nodes.RegisterNode", registration("old", slots=7), token=token)[0] == "OK"
         version = fields(peer.call("Nodes.Poll", text(1, "old") + number(2, 666), timeout_ms=5000)[2]).get(1, 0)
         peer.send("Nodes.Poll", text(1, "old") + number(2, 666) + number(3, version), timeout_ms=30000)

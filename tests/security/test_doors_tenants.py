@@ -29,7 +29,7 @@ import urllib.request
 
 import pytest
 from doors import shared_cluster, sse_lines
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, wait_for
 from wire import Peer, number, text
 
 
@@ -168,7 +168,7 @@ def test_a_revoked_token_gets_no_answer_that_was_made_before(cluster):
 
 def test_an_etag_opens_nothing(cluster, red):
     request = urllib.request.Request(f"http://{cluster.http}/v1/jobs/{red}", headers={"Authorization": f"Bearer {cluster.tokens['red']}"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
         etag = answer.headers["ETag"]
     assert etag
     for known in (etag, "*"):
@@ -279,7 +279,7 @@ def test_bytes_that_are_no_text_break_nobodys_answers(cluster, where):
 
 def raw(cluster, path):
     request = urllib.request.Request(f"http://{cluster.http}{path}", headers={"Authorization": f"Bearer {cluster.token}"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=HANG_SECONDS) as answer:
         return answer.status, answer.read()
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from leavings import MARK
-from localcluster import MUSTER, ROOT, wait_for
+from localcluster import HANG_SECONDS, MUSTER, ROOT, wait_for
 
 HIDDEN = 1900000000  # the first uid that is made for tenants
 RANGE = "1900000000-1900999999"
 
 
 def as_tenant(cluster, tenant, *words):
-    done = subprocess.run([cluster.muster_path, *map(str, words)], capture_output=True, text=True, timeout=90,
+    done = subprocess.run([cluster.muster_path, *map(str, words)], capture_output=True, text=True, timeout=HANG_SECONDS,
                           env={**cluster.environment(), "MUSTER_TOKEN": cluster.tokens[tenant]}, cwd="/")
     return done
 
@@ -49,7 +49,7 @@ def test_an_agent_of_roots_does_not_start_without_users_for_its_workers(make_clu
         pytest.skip("needs root")
     cluster = make_cluster(nodes=0)
     done = subprocess.run([MUSTER, "agent", "--coordinator", cluster.rpc, "--token", "x", "--data", str(cluster.folder / "stray")],
-                          capture_output=True, text=True, timeout=20)
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 2 and "workers would run as root" in done.stderr and "--worker-uids" in done.stderr, (done.returncode, done.stderr)
     cluster.start_agent("node1", "--slots", "1")
     cluster.wait_nodes(1)
@@ -179,7 +179,7 @@ environment = dict(os.environ, MUSTER_JOB=job, MUSTER_UID=str(uid), MUSTER_WORKE
 environment.pop("MUSTER_WORKER_TOKEN_FILE", None)
 environment["MUSTER_WORKER_TOKEN"] = token
 environment["LD_LIBRARY_PATH"] = os.path.dirname({gpt!r})
-done = subprocess.run([{gpt!r}, "--data", {data!r}, "--steps", "1"], env=environment, capture_output=True, text=True, timeout=60)
+done = subprocess.run([{gpt!r}, "--data", {data!r}, "--steps", "1"], env=environment, capture_output=True, text=True, timeout=300)
 print("code", done.returncode, done.stderr[-300:])
 """
 
@@ -299,7 +299,7 @@ for folder in ("/tmp", "/dev/shm"):
     attempt(f"open {{folder}}", lambda: read(f"{{folder}}/red-open-{{job}}{{mark}}"))
 def beneath():
     script = f"umount /proc; umount /tmp; cat /tmp/red-own-{{job}}{{mark}} /proc/{{pid}}/environ"
-    return subprocess.run(["unshare", "-Urm", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30).stdout
+    return subprocess.run(["unshare", "-Urm", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=HANG_SECONDS).stdout
 attempt("beneath", beneath)
 attempt("namespaces", lambda: os.open("/proc/1/ns/mnt", os.O_RDONLY))
 attempt("shim", lambda: os.kill(shim, signal.SIGKILL) or True)
@@ -393,7 +393,7 @@ def test_what_one_tenant_tries_on_another_on_one_node(make_shared, monkeypatch, 
         lacks = nodes.split("not private: ")[1].split(" (--namespaces off)")[0].split(", ")
         assert set(lacks) == set(IN_NAMESPACES.values()), nodes
     told_gpus = "a job can open GPUs of others" in nodes
-    secret = subprocess.run([cluster.muster_path, "secret", "set", "hf"], input="red-tenant-secret", capture_output=True, text=True, timeout=60,
+    secret = subprocess.run([cluster.muster_path, "secret", "set", "hf"], input="red-tenant-secret", capture_output=True, text=True, timeout=HANG_SECONDS,
                             env={**cluster.environment(), "MUSTER_TOKEN": cluster.tokens["red"]}, cwd="/")
     assert secret.returncode == 0, secret.stderr
     job, pid = start_red(cluster, "--secret", "HF_KEY=hf", also=RED.replace("JOB", "j1").replace("MARK", MARK))

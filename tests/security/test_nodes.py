@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from localcluster import MUSTER, wait_for
+from localcluster import HANG_SECONDS, MUSTER, wait_for
 from wire import Peer, number, text
 
 OUTPUT = 6  # NodeReport.logs
@@ -114,7 +114,7 @@ def test_a_unix_socket_shows_no_keys_and_the_token_decides(tmp_path):
 
     def nodes():
         token = data / "admin.token"
-        said = token.exists() and subprocess.run([str(MUSTER), "nodes", "--addr", url, "--token", token.read_text().strip()], capture_output=True, text=True, timeout=60)
+        said = token.exists() and subprocess.run([str(MUSTER), "nodes", "--addr", url, "--token", token.read_text().strip()], capture_output=True, text=True, timeout=HANG_SECONDS)
         return said and said.returncode == 0 and said.stdout
 
     started = [subprocess.Popen([str(MUSTER), "coordinator", "--data", str(data), "--rpc", url, "--http", "off"])]
@@ -135,7 +135,7 @@ def test_an_agent_that_is_refused_for_its_key_says_so(cluster, tmp_path):
     name = next(iter(cluster.agents))
     command = [str(MUSTER), "agent", "--data", str(tmp_path / "other"), "--name", name, "--coordinator", cluster.rpc, "--slots", "1",
                "--allow-root-workers", "--token-file", str(cluster.data / "agent.token")]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert said.returncode == 77 and f"muster rekey {name}" in said.stderr and "token" not in said.stderr, said.stderr
 
 

@@ -140,7 +140,7 @@ def through(cluster, tenant, job, port):
         except ConnectionError:
             text = b""
     process.send_signal(signal.SIGINT)
-    return text, process.communicate(timeout=30)[1]
+    return text, process.communicate(timeout=HANG_SECONDS)[1]
 
 
 def test_a_port_that_is_not_the_jobs_is_not_reached(make_shared):

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, wait_for
 
 SLEEPER = ("--", "/bin/sleep", "600")
 
@@ -17,7 +17,7 @@ SLEEPER = ("--", "/bin/sleep", "600")
 def refused(cluster, *options):
     """What a coordinator says that does not start on the cluster's folder."""
     done = subprocess.run([cluster.muster_path, "coordinator", "--data", str(cluster.data), "--rpc", cluster.rpc, "--http", "off", *options],
-                          capture_output=True, text=True, timeout=30)
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 3, (done.returncode, done.stderr)
     return done.stderr
 

@@ -81,13 +81,13 @@ def test_on_ctrl_c_jobs_save_and_the_next_up_goes_on(up):
 
 
 def test_a_second_ctrl_c_waits_for_nobody(up):
-    job = up.muster("submit", "--", "/bin/sh", "-c", "trap '' TERM; echo here; while :; do sleep 1; done").strip()
+    job = up.muster("submit", "--grace", "1h", "--", "/bin/sh", "-c", "trap '' TERM; echo here; while :; do sleep 1; done").strip()
     wait_for("it runs", 15, lambda: "here" in up.muster("logs", job))
     up.process.send_signal(signal.SIGINT)
     time.sleep(0.5)
     assert up.process.poll() is None, "it waits for a worker that has time to save"
     up.process.send_signal(signal.SIGINT)
-    up.process.wait(9)  # the worker had ten seconds
+    up.process.wait(HANG_SECONDS)  # the worker had an hour
     wait_for("nothing to be left", 5, lambda: not up.left())
 
 

@@ -391,7 +391,7 @@ static long kill_writer_after(int wait_ms)
     close(pipe_fds[1]);
     long last = -1, number;
     struct pollfd ready = {.fd = pipe_fds[0], .events = POLLIN};
-    cr_assert_eq(poll(&ready, 1, 20000), 1, "the writer never committed");
+    cr_assert_eq(poll(&ready, 1, 300000), 1, "the writer never committed");
     cr_assert_eq(read(pipe_fds[0], &number, sizeof(number)), (ssize_t)sizeof(number));
     last = number;
     fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);

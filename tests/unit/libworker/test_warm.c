@@ -12,7 +12,7 @@
 #include "libworker/kernel/kernel.h"
 #include "tests/lib/check.h"
 
-enum { SIDE = 256, SPARE_BYTES = 16 << 20, LATE_MS = 200, HANG_S = 20 };
+enum { SIDE = 256, SPARE_BYTES = 16 << 20, LATE_MS = 200, HANG_S = 300 };
 
 typedef void *(*start_fn)(void *);
 typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, start_fn, void *);
