@@ -5,6 +5,7 @@ are taken free. Everything it starts it ends, by process id, also what agents an
 Tests that run side by side have numbered lanes (TEST_LANE) with nothing in common: a loopback address,
 on which nobody else takes the port of a coordinator that is down for a moment, and ports for gangs.
 """
+import contextlib
 import itertools
 import json
 import os
@@ -220,6 +221,22 @@ class Cluster:
     def kill_coordinator(self):
         self.coordinator.kill()
         self.coordinator.wait()
+
+    @contextlib.contextmanager
+    def agent_away(self, name):
+        """The agent of a node that has workers is killed, and another is there at the end. The coordinator stands still meanwhile: a
+        node that is silent for three seconds of its time is lost, and a busy machine may need more for the new agent."""
+        self.coordinator.send_signal(signal.SIGSTOP)
+        try:
+            agent = self.agents.pop(name)
+            agent.kill()
+            agent.wait()
+            yield
+            before = len(self.log(f"{name}.log"))
+            self.start_agent(name)
+            wait_for("the new agent finds its workers", 20, lambda: "found a running worker" in self.log(f"{name}.log")[before:])
+        finally:
+            self.coordinator.send_signal(signal.SIGCONT)
 
     def environment(self):
         return {**os.environ, "MUSTER_ADDR": self.rpc, "MUSTER_TOKEN": self.token}

@@ -194,10 +194,8 @@ def test_workers_that_start_later_have_the_value_of_then_and_agents_may_be_resta
         time.sleep(600)
         """, "--secret", "HF_TOKEN=hf", "--on-failure", "retry")
     first = wait_output(cluster, job)
-    agent = cluster.agents.pop("node1")
-    agent.kill()
-    agent.wait()
-    cluster.start_agent("node1")
+    with cluster.agent_away("node1"):
+        pass
     cluster.wait_nodes(1)
     cluster.wait_state(job, "running")
     assert cluster.job(job)["restarts"] == 0

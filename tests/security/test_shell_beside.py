@@ -107,11 +107,9 @@ def test_an_agent_that_is_killed_takes_them_along_and_no_worker(make_shared):
     cluster = make_shared()
     job, worker = start_red(cluster)
     process, pid = begin(cluster, job, "trap '' HUP; while :; do sleep 1; done")
-    os.kill(cluster.agents["node1"].pid, signal.SIGKILL)
-    cluster.agents.pop("node1").wait()
-    wait_for("the program's end", 30, lambda: gone(pid))
-    assert not gone(worker)
-    cluster.start_agent("node1", "--slots", "6", "--worker-uids", "1900000000-1900999999")
+    with cluster.agent_away("node1"):
+        wait_for("the program's end", 30, lambda: gone(pid))
+        assert not gone(worker)
     assert process.wait(HANG_SECONDS) == 255
     done = wait_for("a program beside the adopted worker", 60, lambda: (lambda d: d if d.returncode == 0 else None)(beside(cluster, job, "echo again")))
     assert done.stdout == "again\n" and not gone(worker)
