@@ -46,6 +46,7 @@ struct agent {
     struct worker_socket *socket;
     struct report_socket *reports;
     struct node_channels *channels;
+    struct py_spy *spy;
     struct outbox outbox;
     struct agent_driver driver;
 };
@@ -268,6 +269,22 @@ static void on_stacks(void *arg, const struct agent_worker *worker, const char *
     report_output(&agent->driver.report);
 }
 
+static void on_no_stacks(void *arg, const struct agent_worker *worker)
+{
+    struct agent *agent = arg;
+    py_spy_look(agent->spy, &worker->key, worker->pid);
+}
+
+static void on_spied(void *arg, const struct worker_key *key, const char *text, size_t size)
+{
+    struct agent *agent = arg;
+    const struct agent_worker *worker = agent_core_find(agent->core, key);
+    if (!worker || !worker->assignment)
+        return; /* forgotten meanwhile */
+    report_socket_set_stacks(agent->reports, key, text);
+    on_stacks(agent, worker, text, size);
+}
+
 /* Their memory says which slots may be used again. */
 static void on_gpus_read(void *arg, const struct gpu_watch_read *read)
 {
@@ -366,6 +383,15 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
     rc = worker_socket_new(&socket, agent->env, agent->loop, &agent->socket, err);
     if (rc)
         return rc;
+    struct py_spy_options spy = {.loop = agent->loop,
+                                 .launcher = agent->launcher,
+                                 .node = agent->name,
+                                 .patience_ms = PY_SPY_MS,
+                                 .found = on_spied,
+                                 .arg = agent};
+    rc = py_spy_new(&spy, &agent->spy, err);
+    if (rc)
+        return rc;
     struct report_options reports = {
         .prefix = o->report_prefix ? o->report_prefix : "",
         .node = agent->name,
@@ -375,7 +401,8 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .event = on_worker_event,
                    .metric = on_metric,
                    .worker = on_worker,
-                   .stacks = on_stacks},
+                   .stacks = on_stacks,
+                   .no_stacks = on_no_stacks},
     };
     return report_socket_new(&reports, agent->env, agent->loop, &agent->reports, err);
 }
@@ -398,6 +425,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->reports = agent->reports;
     driver->outbox = &agent->outbox;
     driver->gpus = agent->gpus = gpu_watch_new(&gpus);
+    driver->spy = agent->spy;
     driver->on_end = o->on_end;
     driver->on_end_arg = o->on_end_arg;
     driver->starter = (struct starter){.inventory = &agent->inventory,
@@ -468,6 +496,7 @@ void agent_free(struct agent *agent)
     agent_driver_fini(&agent->driver);
     gpu_watch_free(agent->gpus);
     report_socket_free(agent->reports);
+    py_spy_free(agent->spy);
     worker_socket_free(agent->socket);
     node_channels_close(agent->channels);
     coordinator_link_free(agent->link);

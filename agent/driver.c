@@ -20,6 +20,13 @@ static void perform_start(struct agent_driver *driver, const struct agent_action
              log_int("generation", (int64_t)action->assignment->generation));
 }
 
+static void perform_stacks(struct agent_driver *driver, const struct worker_key *key)
+{
+    const struct agent_worker *worker = agent_core_find(driver->core, key);
+    if (!report_socket_take_stacks(driver->reports, key) && worker)
+        py_spy_look(driver->spy, key, worker->pid);
+}
+
 static void on_tick(void *arg)
 {
     struct agent_event event = {.kind = AGENT_EVENT_TICK};
@@ -58,7 +65,7 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
         launcher->kill(launcher->self, &action->key);
         break;
     case AGENT_ACTION_STACKS:
-        (void)report_socket_take_stacks(driver->reports, &action->key);
+        perform_stacks(driver, &action->key);
         break;
     case AGENT_ACTION_REMEMBER:
         launcher->remember(launcher->self, &action->key, &action->memory);

@@ -16,6 +16,7 @@
 #include "agent/report.h"
 #include "agent/starter.h"
 #include "agent/supervisor/launcher.h"
+#include "agent/supervisor/py_spy.h"
 #include "common/base/log.h"
 #include "common/loop/loop.h"
 
@@ -30,6 +31,7 @@ struct agent_driver { /* the first members are set by its owner */
     struct report_socket *reports;
     struct outbox *outbox;
     struct gpu_watch *gpus; /* NULL = there are none */
+    struct py_spy *spy;
     struct starter starter;
     void (*on_end)(void *arg, enum agent_end why); /* called once; NULL = not called */
     void *on_end_arg;

@@ -24,6 +24,7 @@ static void add_desired(struct agent_core *core, struct assignment *assignment,
         return; /* beyond AGENT_WORKERS_MAX: the coordinator sees that it never joins */
     worker->desired = true;
     worker->memory.signal_wall_ms = assignment->signal_wall_ms;
+    worker->stacks_wall_ms = assignment->stacks_wall_ms; /* a request to those before it */
     replace_assignment(worker, assignment);
     if (assignment->stop) {
         agent_worker_end_unstarted(worker, "stopped before it started", ret);
@@ -109,6 +110,8 @@ static void apply_one(struct agent_core *core, struct assignment *assignment,
     /* Generations only rise: an answer that arrives late has nothing new. */
     if (worker->assignment && assignment->generation < worker->assignment->generation)
         return;
+    if (!worker->assignment) /* an earlier agent met it */
+        worker->stacks_wall_ms = assignment->stacks_wall_ms;
     replace_assignment(worker, assignment);
     if (assignment->stop)
         agent_worker_stop(worker, event->now_ms, ret);

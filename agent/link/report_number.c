@@ -67,8 +67,10 @@ static void on_watch(void *arg)
     }
     int64_t limit_ms = r->stepped_ms + quiet_limit_ms(r), next_ms = now_ms + REPORT_WATCH_MS;
     bool began = !r->quiet && now_ms >= limit_ms;
-    if (began && !report_stacks_take(r))
+    if (began && !report_stacks_take(r)) {
         r->where[0] = '\0';
+        r->all->events.no_stacks(r->all->events.arg, worker);
+    }
     r->quiet = r->quiet || began;
     r->dirty = r->dirty || r->quiet;
     bool soon = !r->quiet && limit_ms < next_ms; /* looked at when it is silent, not later */

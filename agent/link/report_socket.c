@@ -265,6 +265,14 @@ bool report_socket_take_stacks(struct report_socket *all, const struct worker_ke
     return r && report_stacks_take(r);
 }
 
+void report_socket_set_stacks(struct report_socket *all, const struct worker_key *key,
+                              const char *text)
+{
+    struct reporter *r = find_reporter(all, key);
+    if (r)
+        report_stacks_place(r, text);
+}
+
 void report_socket_close(struct report_socket *all, const struct worker_key *key)
 {
     struct reporter *r = find_reporter(all, key);

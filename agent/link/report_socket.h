@@ -51,6 +51,8 @@ struct report_events {
     const struct agent_worker *(*worker)(void *arg, const struct worker_key *key); /* or NULL */
     /* Where the processes of a worker are, as they wrote it; not NUL-terminated. */
     void (*stacks)(void *arg, const struct agent_worker *worker, const char *text, size_t size);
+    /* It is silent, and none of its processes offers its stacks: find them in another way. */
+    void (*no_stacks)(void *arg, const struct agent_worker *worker);
 };
 
 struct report_options { /* texts are copied */
@@ -78,6 +80,9 @@ void report_socket_close(struct report_socket *all, const struct worker_key *key
 /* Ask this worker's processes where they are; report_events.stacks follows. False if none of them
  * offers it. */
 bool report_socket_take_stacks(struct report_socket *all, const struct worker_key *key);
+/* Its stacks were found in another way: a silent worker's place is reported with its silence. */
+void report_socket_set_stacks(struct report_socket *all, const struct worker_key *key,
+                              const char *text);
 
 /* After a step of the core: send programs the events that follow from it. */
 void report_socket_settle(struct report_socket *all);

@@ -32,6 +32,14 @@ static bool signal_one(const struct lines_peer *peer, const struct report_peer *
     return !rc;
 }
 
+void report_stacks_place(struct reporter *r, const char *text)
+{
+    struct loop *loop = r->all->loop;
+    report_stacks_where(text, r->where, sizeof(r->where));
+    if (r->quiet && loop_timer_armed(&r->watch))
+        loop_timer_set(loop, &r->watch, loop_now_ms(loop), r->watch.fn, r);
+}
+
 static void on_silence(void *arg)
 {
     struct reporter *r = arg;
@@ -40,12 +48,10 @@ static void on_silence(void *arg)
     const struct agent_worker *worker = reporter_worker(r, &err);
     r->stacks_pid = 0;
     if (worker && r->stacks.size > 0) {
-        report_stacks_where(buf_cstr(&r->stacks), r->where, sizeof(r->where));
+        report_stacks_place(r, buf_cstr(&r->stacks));
         all->events.stacks(all->events.arg, worker, buf_cstr(&r->stacks), r->stacks.size);
     }
     buf_clear(&r->stacks);
-    if (r->quiet && loop_timer_armed(&r->watch)) /* its place is reported at once */
-        loop_timer_set(all->loop, &r->watch, loop_now_ms(all->loop), r->watch.fn, r);
 }
 
 bool report_stacks_take(struct reporter *r)
@@ -75,7 +81,17 @@ void report_stacks_add(struct reporter *r, struct lines_peer *peer, const char *
     loop_timer_set(loop, &r->stacks_timer, loop_now_ms(loop) + SILENCE_MS, on_silence, r);
 }
 
-void report_stacks_where(const char *text, char *ret, size_t size)
+/* Its name without folders, up to `end`. */
+static const char *file_of(const char *path, const char *end)
+{
+    for (const char *slash = path; slash < end; slash++)
+        if (*slash == '/')
+            path = slash + 1;
+    return path;
+}
+
+/* "Current thread 0x01 (...):\n  File "/home/me/train.py", line 42 in load\n" */
+static bool faulthandler_where(const char *text, char *ret, size_t size)
 {
     static const char file[] = "File \"", line[] = "\", line ", in[] = " in ";
     const char *thread = strstr(text, "Current thread");
@@ -83,13 +99,37 @@ void report_stacks_where(const char *text, char *ret, size_t size)
     const char *end = path ? strstr(path, line) : NULL;
     const char *number = end ? end + strlen(line) : NULL;
     size_t digits = number ? strspn(number, "0123456789") : 0;
-    ret[0] = '\0';
     if (!digits || strncmp(number + digits, in, strlen(in)) != 0)
-        return;
-    const char *function = number + digits + strlen(in), *name = path + strlen(file);
-    for (const char *slash = name; slash < end; slash++)
-        if (*slash == '/')
-            name = slash + 1;
+        return false;
+    const char *function = number + digits + strlen(in), *name = file_of(path + strlen(file), end);
     (void)str_printf(ret, size, "%.*s:%.*s in %.*s", (int)(end - name), name, (int)digits, number,
                      (int)strcspn(function, "\n"), function);
+    return true;
+}
+
+/* "Thread 7 (idle): "MainThread"\n    load (train.py:42)\n"; else the first thread. */
+static bool py_spy_where(const char *text, char *ret, size_t size)
+{
+    const char *named = strstr(text, ": \"MainThread\"\n");
+    const char *thread = named ? named : strstr(text, "\nThread ");
+    const char *line = thread ? strchr(thread + 1, '\n') : NULL;
+    if (!line || line[1] != ' ')
+        return false;
+    line += 1 + strspn(line + 1, " ");
+    const char *colon = memrchr(line, ':', strcspn(line, "\n"));
+    const char *open = colon ? memrchr(line, '(', (size_t)(colon - line)) : NULL;
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    if (!open || open < line + 2 || !digits || colon[1 + digits] != ')')
+        return false;
+    const char *name = file_of(open + 1, colon);
+    (void)str_printf(ret, size, "%.*s:%.*s in %.*s", (int)(colon - name), name, (int)digits,
+                     colon + 1, (int)(open - 1 - line), line);
+    return true;
+}
+
+void report_stacks_where(const char *text, char *ret, size_t size)
+{
+    ret[0] = '\0';
+    if (!faulthandler_where(text, ret, size))
+        (void)py_spy_where(text, ret, size);
 }

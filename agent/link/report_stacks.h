@@ -10,10 +10,12 @@ void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal
 /* Signal all of them. False if there is none. Their text is passed on when they are silent, or
  * after REPORT_STACKS_MS. */
 bool report_stacks_take(struct reporter *r);
+/* The stacks were found: a silent worker's place is reported at once. */
+void report_stacks_place(struct reporter *r, const char *text);
 void report_stacks_add(struct reporter *r, struct lines_peer *peer, const char *bytes, size_t size);
 
-/* The innermost frame of the thread that got the signal, as "train.py:42 in load", of the text of
- * Python's faulthandler; "" of any other. */
+/* The innermost frame, as "train.py:42 in load". In the text of Python's faulthandler it is that of
+ * the thread that got the signal; in py-spy's, of the first process's main thread. "" of others. */
 void report_stacks_where(const char *text, char *ret, size_t size);
 
 #endif

@@ -18,7 +18,7 @@ const struct route routes[] = {
      .summary = "Change a job's number of nodes"},
     {"POST", "/v1/jobs/{id}:stacks", "takeStacks", .call = "TakeStacks",
      .body = ROUTE_OPTIONAL_BODY,
-     .summary = "Have a job's programs write where they are, into its output"},
+     .summary = "Have the stacks of a job's programs written to its output"},
     {"GET", "/v1/jobs/{id}/channels", "listJobChannels", .call = "ListChannels",
      .summary = "Terminals and connections that are open beside a job's workers"},
     {"GET", "/v1/jobs/{id}/logs", "getJobLogs", .call = "GetLogs", .stream = ROUTE_STREAM_LOGS,

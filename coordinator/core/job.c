@@ -132,7 +132,8 @@ void job_cancel(struct step *step)
     step_answer_job(step, job, false);
 }
 
-/* Only a wish: programs that do not offer their stacks write none. */
+/* Only a wish: what the agents find is output of the job soon after. A gang that is still forming
+ * may be what hangs, so it is looked at as well. */
 void job_stacks(struct step *step)
 {
     struct error err = {0};
@@ -140,7 +141,7 @@ void job_stacks(struct step *step)
     if (!job) {
         error_set(&err, E_NOT_FOUND, "there is no job '%s'", step->event->job_stacks);
         error_hint(&err, "`muster ps` lists them");
-    } else if (!job->current.generation || !job_living_workers(job)) {
+    } else if (!job_living_workers(job)) {
         error_set(&err, E_FAILED_PRECONDITION, "job %s is %s: none of its programs runs", job->id,
                   job_state_name(job->state));
     }
@@ -151,6 +152,7 @@ void job_stacks(struct step *step)
     bool later = step->wall_ms > job->stacks_wall_ms; /* wall time may jump back */
     job->stacks_wall_ms = later ? step->wall_ms : job->stacks_wall_ms + 1;
     step_reassign_group(step, job, &job->current);
+    step_reassign_group(step, job, &job->forming);
     step_answer_job(step, job, false);
 }
 

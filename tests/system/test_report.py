@@ -484,14 +484,3 @@ def test_grace_and_stop_signal_are_the_jobs(cluster, program, tmp_path):
         refused = cluster.muster("submit", "--grace", bad, "--", "true")
         assert refused.returncode == 2 and "grace" in refused.stderr, refused.stderr
     assert "TERM, INT" in cluster.muster("submit", "--stop-signal", "KILL", "--", "true").stderr
-
-
-def test_a_program_without_stacks_has_none(cluster):
-    job = cluster.submit("--", "sleep", "1000")
-    cluster.wait_state(job, "running")
-    done = cluster.muster("stacks", job)
-    assert done.returncode == 1 and "offers its stacks" in done.stderr, done
-    cluster.muster("cancel", job, check=True)
-    cluster.wait_state(job, "cancelled", seconds=20)
-    done = cluster.muster("stacks", job)
-    assert done.returncode == 2 and "none of its programs runs" in done.stderr, done

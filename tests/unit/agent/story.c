@@ -126,6 +126,7 @@ struct assignment *assignment_of(const struct want *want)
     a->grace_ms = want->grace_ms;
     a->leave_ms = want->leave_ms;
     a->signal_wall_ms = want->signal_wall_ms;
+    a->stacks_wall_ms = want->stacks_wall_ms;
     a->world = 1;
     a->slot = want->slot;
     a->slots = want->slots;

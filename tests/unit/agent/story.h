@@ -34,7 +34,7 @@ struct want { /* an assignment in short */
     bool formed, stop;
     uint32_t grace_ms, leave_ms;
     uint32_t slot, slots;
-    int64_t signal_wall_ms;
+    int64_t signal_wall_ms, stacks_wall_ms;
 };
 
 struct assignment *assignment_of(const struct want *want);

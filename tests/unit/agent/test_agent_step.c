@@ -186,6 +186,35 @@ Test(agent_step, a_worker_that_is_asked_to_stop_gets_no_early_signal)
     story_end(&s);
 }
 
+Test(agent_step, a_request_for_stacks_is_met_once)
+{
+    struct story s = story_begin();
+    story_join(&s);
+    DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 700});
+    DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 700});
+    DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 701});
+    struct worker_found found = {
+        .key = KEY("j", 1), .pid = 42, .memory = story_worker(&s, 1)->memory};
+    story_end(&s);
+
+    s = story_begin(); /* the next agent of this node */
+    happen(&s, EVENT(FOUND, .found = &found));
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 701});
+    DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 702});
+    story_end(&s);
+}
+
+Test(agent_step, a_worker_that_starts_later_does_not_meet_a_request_for_stacks)
+{
+    struct story s = story_begin();
+    happen(&s, EVENT(REGISTERED));
+    DESIRE(s, "start(j/1@1) remember(j/1:0)", {.uid = 1, .generation = 1, .stacks_wall_ms = 700});
+    happen(&s, ABOUT(STARTED, 1, .started = {.pid = 42}));
+    DESIRE(s, "", {.uid = 1, .generation = 1, .stacks_wall_ms = 700});
+    story_end(&s);
+}
+
 Test(agent_step, absence_from_the_desired_state_stops)
 {
     struct story s = story_begin();

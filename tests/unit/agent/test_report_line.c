@@ -172,6 +172,33 @@ Test(report_stacks, the_innermost_frame_of_the_thread_that_got_the_signal)
     }
 }
 
+Test(report_stacks, the_innermost_frame_of_the_main_thread_that_py_spy_saw)
+{
+    char where[WAIT_OPERATION_MAX + 1];
+    static const struct {
+        const char *text, *where;
+    } rows[] = {
+        {"process 7 (python3): sleeping\nprocess 7:\nPython v3.11.2\n"
+         "Thread 9 (active): \"loader\"\n    read (io.py:3)\n"
+         "Thread 7 (idle): \"MainThread\"\n    all_reduce (torch/distributed/c10d.py:2810)\n"
+         "    <module> (train.py:20)\n",
+         "c10d.py:2810 in all_reduce"},
+        {"process 7:\nThread 9 (idle)\n    main.<locals>.<lambda> (a b.py:3)\n",
+         "a b.py:3 in main.<locals>.<lambda>"},
+        {"\nThread 9 (idle): \"MainThread\"\n", ""},
+        {"\nThread 9 (idle): \"MainThread\"\n    ", ""},
+        {"\nThread 9 (idle): \"MainThread\"\n    read (io.py:)\n", ""},
+        {"\nThread 9 (idle): \"MainThread\"\n    (io.py:3)\n", ""},
+        {"\nThread 9 (idle): \"MainThread\"\n    read io.py:3)\n", ""},
+        {"\nThread 9 (idle): \"MainThread\"\nread (io.py:3)\n", ""},
+        {"\nThread 9 (idle): \"MainThread\"\n    poll (libc.so.6)\n", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        report_stacks_where(rows[i].text, where, sizeof(where));
+        cr_expect_str_eq(where, rows[i].where, "%s", rows[i].text);
+    }
+}
+
 /* Ten at once after silence, then five a second. */
 Test(report_rate, a_burst_then_the_average)
 {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/env/proc_activity.h"
 #include "common/env/proc_spawn.h"
 #include "tests/lib/tmpdir.h"
 
@@ -314,4 +315,20 @@ Test(proc, another_user_with_the_groups_given)
     how.group_count = 2;
     output_of("id -G", how, text, sizeof(text));
     cr_assert_str_eq(text, "23456 34567 45678\n");
+}
+
+/* A name with a line end does not look like another line. */
+Test(proc, what_a_process_does)
+{
+    struct proc_activity is = {.state = 'R'};
+    struct proc proc =
+        shell("printf 'a\\nState:\\tS' >/proc/$$/comm; kill -STOP $$", (struct proc_spawn){0});
+    while (is.state != 'T')
+        cr_assert_eq(proc_activity_read(proc.pid, &is), 0);
+    cr_expect_str_eq(is.name, "a\\nState:\tS");
+    cr_expect_eq(is.threads, 1);
+    cr_expect_str_eq(proc_state_text(is.state), "stopped");
+    cr_assert_eq(proc_signal(&proc, SIGKILL, &err), 0);
+    finish(&proc);
+    cr_expect_eq(proc_activity_read(proc.pid, &is), E_NOT_FOUND);
 }
