@@ -81,6 +81,12 @@ static void row_of_node(struct table *table, const struct node *node, const stru
     table_cell(table, "%s", pass->again ? "yes" : "");
 }
 
+void model_graph_chosen(const struct chosen_kernels *chosen)
+{
+    for (int i = 0; i < chosen->n; i++)
+        printf("%s (%d of them)\n", chosen->list[i].text, chosen->list[i].launches);
+}
+
 void model_graph_table(const struct model_view *view)
 {
     static const char *const titles[] = {"OPERATION", "TYPE",   "SHAPE", "PRODUCTS", ">PARAMETERS",
@@ -108,6 +114,7 @@ void model_graph_table(const struct model_view *view)
            format_bytes(view->pass->peak_bytes, peak));
     table_print(&table, stdout, "no operations");
     table_fini(&table);
+    model_graph_chosen(&view->pass->chosen);
 }
 
 /* The text of a tensor begins with its name. */
@@ -257,6 +264,22 @@ static int add_block(const struct model_view *view, int block, struct arena *are
     return rc;
 }
 
+static int set_chosen(const struct chosen_kernels *chosen, struct arena *arena, struct tree *root)
+{
+    struct tree *list = tree_list(arena);
+    int rc = tree_map_set(arena, root, "kernels", list);
+    for (int i = 0; i < chosen->n && !rc; i++) {
+        struct tree *map = tree_map(arena);
+        rc = tree_list_add(list, map);
+        if (!rc)
+            rc =
+                tree_map_set(arena, map, "launches", tree_integer(arena, chosen->list[i].launches));
+        if (!rc)
+            rc = tree_map_set(arena, map, "chosen", tree_string(arena, chosen->list[i].text));
+    }
+    return rc;
+}
+
 int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root)
 {
     struct tree *blocks = tree_list(arena);
@@ -273,6 +296,8 @@ int model_graph_tree(const struct model_view *view, struct arena *arena, struct 
                           tree_integer(arena, (int64_t)view->pass->peak_bytes));
     if (!rc)
         rc = set_sums(arena, root, &all);
+    if (!rc)
+        rc = set_chosen(&view->pass->chosen, arena, root);
     if (!rc)
         rc = tree_map_set(arena, root, "blocks", blocks);
     for (int i = 0; i < view->graph->n_blocks && !rc; i++)

@@ -19,9 +19,12 @@ struct model_view {
 /* On standard output. */
 void model_graph_table(const struct model_view *view);
 void model_graph_dot(const struct model_view *view);
+/* A line for each choice of kernels. */
+void model_graph_chosen(const struct chosen_kernels *chosen);
 
 /* Into the map `root`: {"model", "samples", "length", "peak_bytes", "parameters", "flop", "bytes",
- * "blocks": [{"name", …, "operations": […]}]}. E_RESOURCE_EXHAUSTED. */
+ * "kernels": [{"launches", "chosen"}], "blocks": [{"name", …, "operations": […]}]}.
+ * E_RESOURCE_EXHAUSTED. */
 int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root);
 
 #endif

@@ -22,6 +22,7 @@ enum { MIB = 1 << 20, ARCH = 90 };
 const char *const needs_strategies[] = {"ddp", "zero1", "zero2", "fsdp", "all", NULL};
 const char *const needs_precisions[] = {"no", "bf16", "fp16", NULL};
 const char *const needs_devices[] = {"cpu", "cuda", NULL};
+const char *const needs_attentions[] = {"auto", "own", "cudnn", NULL};
 const char *const needs_policies[] = {"none", "blocks", "operations", NULL};
 const char *const needs_optimizers[] = {"adamw", "adam", "sgd", "lion", "adafactor", "muon", NULL};
 
@@ -122,6 +123,8 @@ int needs_device(const struct args *args, struct device **ret, struct error *err
     int rc = module_open_to_plan(getenv(MODULE_VARIABLE), &module, err);
     if (!rc)
         rc = module->plan_device_new(ARCH, ret, err);
+    if (!rc)
+        module->attention(*ret, args_text(args, "attention"));
     return rc ? error_wrap(err, "--device cuda") : 0;
 }
 

@@ -49,13 +49,19 @@ struct wk_model;
          .choices = needs_devices,                                                                 \
          .fallback = "cpu",                                                                        \
          .help = "the device that computes; cuda needs the module for GPUs, but no GPU"},          \
+        {.name = "attention",                                                                      \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_attentions,                                                              \
+         .fallback = "auto",                                                                       \
+         .help = "cuda: which attention it computes, as the setting"},                             \
     {                                                                                              \
         .name = "low-gradients", .kind = ARGS_FLAG,                                                \
         .help = "estimate: gradients are kept in the narrow type"                                  \
     }
 extern const char *const needs_strategies[],
     *const needs_precisions[], *const needs_optimizers[], *const needs_policies[],
-                                                              *const needs_devices[];
+                                                              *const needs_devices[],
+                                                                  *const needs_attentions[];
 
 /* How a training pass is computed, by the options. E_INVALID_ARGUMENT. */
 struct needs_pass {

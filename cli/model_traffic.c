@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/client.h"
+#include "cli/model_graph.h"
 #include "cli/model_needs.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
@@ -93,8 +94,11 @@ int traffic_table(const struct args *args, struct wk_model *model, const struct 
     if (rc)
         return rc;
     struct traffic traffic;
+    struct chosen_kernels chosen;
     traffic_count(plan, &traffic);
+    chosen_find(plan, &chosen);
     plan_free(plan);
     print_traffic(&traffic, &(struct roofs){(double)bandwidth * 1e9, (double)rate * 1e12});
+    model_graph_chosen(&chosen);
     return 0;
 }

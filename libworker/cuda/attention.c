@@ -3,6 +3,7 @@
  * written or added there. In decoding, keys and values of the pass go to the cache first. */
 #include "libworker/graph/op/attention.h"
 
+#include "common/base/str.h"
 #include "libworker/cuda/attention_cudnn.h"
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/kernels/attention.h"
@@ -121,6 +122,29 @@ static unsigned attention_narrows(const struct node *node)
     return OP_OUT(0) | OP_IN(ATTENTION_QKV);
 }
 
+static void say_whose(const struct attention_whose *whose, bool low, char *ret, size_t size)
+{
+    int version = whose->cudnn;
+    if (whose->why_own)
+        (void)str_printf(ret, size, "own kernels%s, as %s", low ? " by tensor cores" : "",
+                         whose->why_own);
+    else
+        (void)str_printf(ret, size, "cuDNN %d.%d.%d", version / 10000, version / 100 % 100,
+                         version % 100);
+}
+
+static void say_chosen(struct cuda_device *device, const struct op_call *call, bool backward,
+                       char ret[DEVICE_CHOSEN_BYTES])
+{
+    char kernels[DEVICE_CHOSEN_BYTES];
+    const struct attention_call a = call_of(call);
+    const struct attention_whose whose = attention_cudnn_whose(device, call, backward);
+    say_whose(&whose, a.type != WK_F32, kernels, sizeof(kernels));
+    (void)str_printf(ret, DEVICE_CHOSEN_BYTES, "attention of %d %s of %d in %s, %s: %s",
+                     int_of(a.heads), a.heads == 1 ? "head" : "heads", a.size,
+                     wk_dtype_name(a.type), backward ? "backward" : "forward", kernels);
+}
+
 const struct cuda_op cuda_op_attention = {
     .name = "attention",
     .forward = mix_forward,
@@ -128,4 +152,5 @@ const struct cuda_op cuda_op_attention = {
     .scratch_bytes = scratch_bytes,
     .prepare = attention_cudnn_prepare,
     .narrows = attention_narrows,
+    .chosen = say_chosen,
 };

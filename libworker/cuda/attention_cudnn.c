@@ -107,25 +107,89 @@ void attention_cudnn_about(struct cuda_device *device, char ret[ATTENTION_ABOUT_
         (void)str_printf(ret, ATTENTION_ABOUT_BYTES, "own attention: %s", why);
 }
 
+/* What computes a call. */
+struct decision {
+    struct attention_facts facts;
+    struct cudnn_attention key;
+    const char *why_own; /* by the rule; NULL: cuDNN's, if it has a plan */
+};
+
+static struct decision decision_of(struct cuda_device *device, const struct op_call *call,
+                                   bool backward)
+{
+    struct decision d = {.facts = facts_of(device, call, backward)};
+    struct attention_ruling ruling = attention_rule(&d.facts);
+    d.why_own = ruling.why_own;
+    d.key = key_of(call, backward, ruling.repeats);
+    return d;
+}
+
+/* At most, where no plan can be made. */
+static size_t planned_workspace(const struct decision *d)
+{
+    return ENGINE_BYTES + (d->key.repeats ? attention_workspace(&d->facts) : 0);
+}
+
+struct attention_whose attention_cudnn_whose(struct cuda_device *device, const struct op_call *call,
+                                             bool backward)
+{
+    struct decision d = decision_of(device, call, backward);
+    struct attention_whose whose = {d.why_own, d.facts.cudnn};
+    if (!whose.why_own && !device->plans_alone)
+        whose.why_own = cudnn_plan_refused(device, &d.key);
+    return whose;
+}
+
+static void pass_on(struct device_traffic *t, double bytes)
+{
+    t->written += bytes;
+    t->read += bytes;
+}
+
+/* What attention_cudnn_run enqueues, with a plan as one launch. Memory beside the tensors is
+ * written once and read once: it is not known how much of it a causal mask spares. */
+bool attention_cudnn_traffic(struct cuda_device *device, const struct op_call *call, bool backward,
+                             struct device_traffic *t)
+{
+    if (call->in[ATTENTION_QKV].count == 0 || attention_cudnn_whose(device, call, backward).why_own)
+        return false;
+    struct decision d = decision_of(device, call, backward);
+    const struct op_tensor *dqkv = &call->d_in[ATTENTION_QKV];
+    double low = sizeof(uint16_t), rows = (double)call->out[ATTENTION_LSE].count;
+    t->launches = 1;
+    if (!backward)
+        return true;
+    if ((int32_t)call->d_out.type != d.key.type) {
+        t->launches++;
+        pass_on(t, low * (double)call->out[0].count);
+    }
+    if ((int32_t)dqkv->type != d.key.type || dqkv->add) {
+        t->launches++;
+        pass_on(t, low * (double)dqkv->count);
+    }
+    pass_on(t, sizeof(float) * rows);
+    pass_on(t, d.key.repeats ? (double)attention_workspace(&d.facts)
+                             : sizeof(float) * rows * (double)d.key.size);
+    return true;
+}
+
 size_t attention_cudnn_prepare(struct cuda_device *device, const struct op_call *call,
                                bool backward)
 {
     struct room room = {.bytes = ALIGN}; /* as scratch memory may be less aligned */
     if (call->in[ATTENTION_QKV].count == 0)
         return 0;
-    struct attention_facts facts = facts_of(device, call, backward);
-    struct attention_ruling ruling = attention_rule(&facts);
-    if (ruling.why_own)
+    struct decision d = decision_of(device, call, backward);
+    if (d.why_own)
         return 0;
-    struct cudnn_attention key = key_of(call, backward, ruling.repeats);
-    size_t workspace = ENGINE_BYTES + (key.repeats ? attention_workspace(&facts) : 0);
+    size_t workspace = planned_workspace(&d);
     if (!device->plans_alone) {
-        const struct cudnn_graph *plan = cudnn_plan_prepare(device, &key);
+        const struct cudnn_graph *plan = cudnn_plan_prepare(device, &d.key);
         if (!plan)
             return 0;
         workspace = plan->workspace_bytes;
     }
-    (void)parts_take(&room, call, &key, workspace);
+    (void)parts_take(&room, call, &d.key, workspace);
     return room.bytes;
 }
 
@@ -180,10 +244,9 @@ static struct parts set_backward(void *memory[ROLES], const struct op_call *call
 bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue, bool backward)
 {
     const struct op_tensor *qkv = &call->in[ATTENTION_QKV], *out = &call->out[0];
-    struct attention_facts facts = facts_of(queue->device, call, backward);
-    struct attention_ruling ruling = attention_rule(&facts);
-    struct cudnn_attention key = key_of(call, backward, ruling.repeats);
-    const struct cudnn_graph *plan = ruling.why_own ? NULL : cudnn_plan_find(queue->device, &key);
+    const struct decision d = decision_of(queue->device, call, backward);
+    const struct cudnn_attention key = d.key;
+    const struct cudnn_graph *plan = d.why_own ? NULL : cudnn_plan_find(queue->device, &key);
     if (!plan || !is_aligned(qkv) || !is_aligned(out) || !is_aligned(&call->out[ATTENTION_LSE]))
         return false;
     size_t past = (uintptr_t)call->scratch % ALIGN;

@@ -5,9 +5,16 @@
 
 #include "common/base/str.h"
 #include "libworker/cuda/cuda.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/op_call.h"
 
 enum { ATTENTION_ABOUT_BYTES = 384 };
+
+/* The kernels that compute a call. */
+struct attention_whose {
+    const char *why_own; /* a clause; valid until the device is freed. NULL: cuDNN's */
+    int cudnn;           /* its version, 0 without it */
+};
 
 #ifdef MUSTER_CUDNN
 
@@ -15,6 +22,14 @@ enum { ATTENTION_ABOUT_BYTES = 384 };
  * it needs. 0: it is the own kernels'. */
 size_t attention_cudnn_prepare(struct cuda_device *device, const struct op_call *call,
                                bool backward);
+
+/* Of a call that was prepared. */
+struct attention_whose attention_cudnn_whose(struct cuda_device *device, const struct op_call *call,
+                                             bool backward);
+
+/* What it moves besides each tensor once (device/kernels.h). False: it is the own kernels'. */
+bool attention_cudnn_traffic(struct cuda_device *device, const struct op_call *call, bool backward,
+                             struct device_traffic *traffic);
 
 /* Enqueue it. False: it is the own kernels'. */
 bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue, bool backward);
@@ -29,6 +44,20 @@ static inline size_t attention_cudnn_prepare(struct cuda_device *device, const s
 {
     (void)device, (void)call, (void)backward;
     return 0;
+}
+
+static inline struct attention_whose
+attention_cudnn_whose(struct cuda_device *device, const struct op_call *call, bool backward)
+{
+    (void)device, (void)call, (void)backward;
+    return (struct attention_whose){.why_own = "the module is built without cuDNN"};
+}
+
+static inline bool attention_cudnn_traffic(struct cuda_device *device, const struct op_call *call,
+                                           bool backward, struct device_traffic *traffic)
+{
+    (void)device, (void)call, (void)backward, (void)traffic;
+    return false;
 }
 
 static inline bool attention_cudnn_run(const struct op_call *call, struct cuda_queue *queue,

@@ -5,6 +5,7 @@
 
 #include <worker/error.h>
 
+#include "common/base/str.h"
 #include "libworker/device/device.h"
 
 _Static_assert(sizeof(struct cudnn_attention) ==
@@ -14,6 +15,7 @@ _Static_assert(sizeof(struct cudnn_attention) ==
 struct shape {
     struct cudnn_attention key;
     struct cudnn_graph *plan; /* NULL: refused */
+    char why[CUDNN_WHY_BYTES];
 };
 
 struct cudnn {
@@ -77,17 +79,28 @@ static cudnnHandle_t handle_of(struct cuda_device *device, struct cudnn *cudnn)
 }
 
 static struct cudnn_graph *plan_new(struct cuda_device *device, struct cudnn *cudnn,
-                                    const struct cudnn_attention *attention)
+                                    const struct cudnn_attention *attention, struct error *err)
 {
     const struct cudnn_target target = {.handle = handle_of(device, cudnn)};
     struct cudnn_graph *graph = target.handle ? cudnn_graph_new(&cudnn->api) : NULL;
-    if (!graph)
+    if (!graph) {
+        (void)error_set(err, WK_EUNSUPPORTED,
+                        target.handle ? "there is no memory for a plan" : "cuDNN gives no handle");
         return NULL;
+    }
     cudnn_attention_build(graph, attention);
-    if (!cudnn_graph_plan(graph, &target, NULL))
+    if (!cudnn_graph_plan(graph, &target, err))
         return graph;
     cudnn_graph_free(graph);
     return NULL;
+}
+
+static void shape_set(struct shape *shape, struct cuda_device *device, struct cudnn *cudnn,
+                      const struct cudnn_attention *attention)
+{
+    struct error err = {0};
+    *shape = (struct shape){*attention, plan_new(device, cudnn, attention, &err), ""};
+    (void)str_copy(shape->why, sizeof(shape->why), err.text);
 }
 
 const struct cudnn_graph *cudnn_plan_prepare(struct cuda_device *device,
@@ -99,7 +112,7 @@ const struct cudnn_graph *cudnn_plan_prepare(struct cuda_device *device,
         return NULL;
     if (!shape) {
         shape = &cudnn->shapes[cudnn->n++];
-        *shape = (struct shape){*attention, plan_new(device, cudnn, attention)};
+        shape_set(shape, device, cudnn, attention);
     }
     return shape->plan;
 }
@@ -109,6 +122,14 @@ const struct cudnn_graph *cudnn_plan_find(struct cuda_device *device,
 {
     const struct shape *shape = shape_find(device, attention);
     return shape ? shape->plan : NULL;
+}
+
+const char *cudnn_plan_refused(struct cuda_device *device, const struct cudnn_attention *attention)
+{
+    const struct shape *shape = shape_find(device, attention);
+    if (shape)
+        return shape->plan ? NULL : shape->why;
+    return "cuDNN has plans of as many other shapes as are kept";
 }
 
 void cudnn_plan_run(struct cuda_queue *queue, const struct cudnn_graph *plan, void *const *memory,

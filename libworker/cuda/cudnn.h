@@ -12,7 +12,7 @@
 #include "libworker/cuda/cuda.h"
 #include "libworker/cuda/cudnn_attention.h"
 
-enum { CUDNN_PLANS_MAX = 64 };
+enum { CUDNN_PLANS_MAX = 64, CUDNN_WHY_BYTES = 128 };
 
 /* The library's version, or 0: there is none that can be used. *ret_why, if not NULL, is then the
  * sentence. Opens the library the first time. */
@@ -24,6 +24,9 @@ const struct cudnn_graph *cudnn_plan_prepare(struct cuda_device *device,
 /* The plan, if it is there. */
 const struct cudnn_graph *cudnn_plan_find(struct cuda_device *device,
                                           const struct cudnn_attention *attention);
+
+/* Of a shape that was prepared: why it has no plan, cut to CUDNN_WHY_BYTES. NULL: it has one. */
+const char *cudnn_plan_refused(struct cuda_device *device, const struct cudnn_attention *attention);
 
 /* Enqueue it: cudnn_graph_run. A failure is the device's. */
 void cudnn_plan_run(struct cuda_queue *queue, const struct cudnn_graph *plan, void *const *memory,

@@ -9,6 +9,7 @@
 #define CUDA_OP_H
 
 #include "libworker/cuda/cuda.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/op_call.h"
 
 struct cuda_op {
@@ -35,6 +36,11 @@ struct cuda_op {
      * that take a second. Returns the scratch memory that it may use, the larger of both. NULL:
      * nothing is to be made. */
     size_t (*prepare)(struct cuda_device *device, const struct op_call *call, bool backward);
+
+    /* Which kernels compute such a call, and why (device/kernels.h), after prepare. NULL: it has
+     * one. */
+    void (*chosen)(struct cuda_device *device, const struct op_call *call, bool backward,
+                   char ret[DEVICE_CHOSEN_BYTES]);
 };
 
 #endif

@@ -40,10 +40,20 @@ static inline void keep_of(const struct cuda_op *op, void *args)
     a->bends = op->bends && op->bends(a->call.node);
 }
 
-static void traffic_of(const void *args, struct device_traffic *traffic)
+static inline void chosen_of(const struct cuda_op *op, const struct device *device,
+                             const void *args, char ret[DEVICE_CHOSEN_BYTES])
 {
     const struct op_args *a = args;
-    traffic_add(&a->call, a->backward, traffic);
+    *ret = '\0';
+    if (op->chosen)
+        op->chosen(cuda_device_of(device), &a->call, a->backward, ret);
+}
+
+static void traffic_of(const struct device *device, const void *args,
+                       struct device_traffic *traffic)
+{
+    const struct op_args *a = args;
+    traffic_add(cuda_device_of(device), a, traffic);
 }
 
 #define X(name)                                                                                    \
@@ -59,6 +69,11 @@ static void traffic_of(const void *args, struct device_traffic *traffic)
     static void keep_of_##name(void *args)                                                         \
     {                                                                                              \
         keep_of(&cuda_op_##name, args);                                                            \
+    }                                                                                              \
+    static void chosen_of_##name(const struct device *device, const void *args,                    \
+                                 char ret[DEVICE_CHOSEN_BYTES])                                    \
+    {                                                                                              \
+        chosen_of(&cuda_op_##name, device, args, ret);                                             \
     }
 CUDA_OP_LIST(X)
 #undef X
@@ -69,8 +84,10 @@ CUDA_OP_LIST(X)
     {                                                                                              \
         cuda_launch_##name.run(args, cuda_queue_of(queue));                                        \
     }                                                                                              \
-    static void traffic_of_launch_##name(const void *args, struct device_traffic *traffic)         \
+    static void traffic_of_launch_##name(const struct device *device, const void *args,            \
+                                         struct device_traffic *traffic)                           \
     {                                                                                              \
+        (void)device;                                                                              \
         (void)args;                                                                                \
         traffic->launches = cuda_launch_##name.kernels ? cuda_launch_##name.kernels : 1;           \
     }
@@ -88,10 +105,12 @@ struct launch_kernel {
 };
 
 static const struct op_kernel ops[] = {
-#define X(name) {&cuda_op_##name, {run_op_##name, scratch_of_##name, keep_of_##name, traffic_of}},
+#define X(name)                                                                                    \
+    {&cuda_op_##name,                                                                              \
+     {run_op_##name, scratch_of_##name, keep_of_##name, traffic_of, chosen_of_##name}},
     CUDA_OP_LIST(X)
 #undef X
-        {NULL, {NULL, NULL, NULL, NULL}},
+        {NULL, {.run = NULL}},
 };
 
 static const struct launch_kernel launches[] = {
@@ -99,7 +118,7 @@ static const struct launch_kernel launches[] = {
     {&cuda_launch_##name, {.run = run_launch_##name, .traffic = traffic_of_launch_##name}},
     CUDA_LAUNCH_LIST(X)
 #undef X
-        {NULL, {NULL, NULL, NULL, NULL}},
+        {NULL, {.run = NULL}},
 };
 
 const struct cuda_op *table_op(const char *name)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "libworker/cuda/attention_cudnn.h"
 #include "libworker/cuda/kernels/embedding.h"
 #include "libworker/cuda/kernels/entropy_head.h"
 #include "libworker/cuda/kernels/norm.h"
@@ -205,8 +206,13 @@ static const struct {
     {"embedding", embedding_forward, embedding_backward},
 };
 
-void traffic_add(const struct op_call *call, bool backward, struct device_traffic *t)
+void traffic_add(struct cuda_device *device, const struct op_args *args, struct device_traffic *t)
 {
+    const struct op_call *call = &args->call;
+    bool backward = args->backward;
+    if (!strcmp(call->node->row->name, "attention") &&
+        attention_cudnn_traffic(device, call, backward, t))
+        return;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         traffic_fn *add = backward ? rows[i].backward : rows[i].forward;
         if (add && !strcmp(rows[i].name, call->node->row->name))

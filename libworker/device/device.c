@@ -22,7 +22,9 @@ void device_free(struct device *device)
     if (!device)
         return;
     free(device->failure);
+    free(device->remarks);
     device->failure = NULL;
+    device->remarks = NULL;
     device->ops->free(device);
 }
 

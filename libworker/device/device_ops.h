@@ -15,6 +15,7 @@
 #include "libworker/device/replay.h"
 
 struct wire_ops;
+struct remarks;
 struct replay;
 struct replay_ops;
 
@@ -68,6 +69,7 @@ struct device {
     const struct device_ops *ops;
     int n_queues;
     enum device_graphs graphs; /* the choice */
+    struct remarks *remarks;   /* of remark.c; NULL until one is made */
     _Atomic int code; /* of its failure; 0: none. Implementations run no work when it is set. */
     struct error *_Atomic failure; /* its sentence; NULL if there was no memory for it */
 };

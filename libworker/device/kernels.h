@@ -13,6 +13,8 @@ struct device_traffic {
     double read, written; /* bytes of device memory */
 };
 
+enum { DEVICE_CHOSEN_BYTES = 224 };
+
 struct device_kernel {
     void (*run)(struct queue *queue, const void *args);
     /* What an operation needs meanwhile; NULL: none. Called while a pass is laid out, so that the
@@ -21,9 +23,12 @@ struct device_kernel {
     /* What an operation keeps where that is not what its row says: changes the arguments of its
      * forward kernel, which have no addresses. NULL: as the row says. */
     void (*keep)(void *args);
-    /* What it moves besides each tensor once, and how many kernels it is; without addresses. NULL:
-     * one kernel, and nothing besides. */
-    void (*traffic)(const void *args, struct device_traffic *traffic);
+    /* What it moves besides each tensor once, and how many kernels it is; without addresses, after
+     * scratch_bytes. NULL: one kernel, and nothing besides. */
+    void (*traffic)(const struct device *device, const void *args, struct device_traffic *traffic);
+    /* Which of several kernels computes an operation, and why, as a sentence without a full stop;
+     * after scratch_bytes. "": the device has one for it. NULL: so has it for all. */
+    void (*chosen)(const struct device *device, const void *args, char ret[DEVICE_CHOSEN_BYTES]);
 };
 
 bool device_has_kernels(const struct device *device);

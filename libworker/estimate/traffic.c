@@ -53,7 +53,7 @@ static void of_kernel(const struct plan *plan, const struct launch *launch, cons
         return;
     if (is_operation(launch))
         run_describe(plan, launch, &args.call);
-    kernel->traffic(&args, traffic);
+    kernel->traffic(device, &args, traffic);
 }
 
 /* NULL: nothing runs on the device. */

@@ -64,6 +64,7 @@ static int plan_pass(const struct wk_graph *graph, const struct plan_options *op
             note_launch(plan, &plan->launches[i], pass);
     }
     note_views(graph, pass->nodes);
+    chosen_find(plan, &pass->chosen);
     pass->peak_bytes = plan->region_bytes;
     pass->again_flop = plan->again_flop;
     plan_free(plan);

@@ -3,6 +3,7 @@
 #ifndef GRAPH_NODE_PASS_H
 #define GRAPH_NODE_PASS_H
 
+#include "libworker/graph/chosen.h"
 #include "libworker/graph/plan.h"
 
 struct node_pass {
@@ -17,6 +18,7 @@ struct training_pass {
     size_t peak_bytes;       /* of its region */
     double again_flop;
     int n_again;
+    struct chosen_kernels chosen;
 };
 
 /* Of a graph without an error, with these options of a plan; trace is filled in. Without losses no

@@ -5,8 +5,10 @@
 
 #include <worker/error.h>
 
+#include "libworker/device/remark.h"
 #include "libworker/device/replay.h"
 #include "libworker/graph/carry.h"
+#include "libworker/graph/chosen.h"
 #include "libworker/graph/op/custom.h"
 
 static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
@@ -45,6 +47,15 @@ void pass_forget(struct graph_model *m, struct plan *plan)
     plan_free(plan);
 }
 
+/* Which kernels the device has chosen for a new plan. */
+static void remark_kernels(const struct graph_model *m, const struct plan *plan)
+{
+    struct chosen_kernels chosen;
+    chosen_find(plan, &chosen);
+    for (int i = 0; i < chosen.n; i++)
+        device_remark(m->site.device, chosen.list[i].text);
+}
+
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,
               struct plan **ret_plan, struct error *err)
 {
@@ -68,6 +79,7 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
     int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
     if (rc)
         return rc;
+    remark_kernels(m, plan);
     pass_forget(m, m->plans[GRAPH_PLANS_KEPT - 1]);
     m->plans[GRAPH_PLANS_KEPT - 1] = plan;
     *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);

@@ -7,6 +7,7 @@
 #include "common/base/str.h"
 #include "libworker/device/cpu.h"
 #include "libworker/device/module.h"
+#include "libworker/device/remark.h"
 #include "libworker/device/replay.h"
 #include "libworker/device/wire_ops.h"
 #include "libworker/parallel/wires.h"
@@ -103,6 +104,8 @@ int compute_init(struct compute *compute, const struct compute_options *options,
 
 void compute_fini(struct compute *compute)
 {
+    if (compute->device)
+        device_listen(compute->device, NULL, NULL);
     wires_free(compute->wires);
     queue_free(compute->queue);
     device_free(compute->own);

@@ -9,6 +9,7 @@
 #include "libworker/config/remark.h"
 #include "libworker/device/device.h"
 #include "libworker/device/module.h"
+#include "libworker/device/remark.h"
 #include "libworker/step/bind.h"
 #include "libworker/step/break.h"
 #include "libworker/step/context.h"
@@ -147,10 +148,12 @@ static int open_compute(struct wk_context *ctx, const struct context_seams *seam
         .local_rank = ctx->place.local_rank,
     };
     int rc = compute_init(&ctx->compute, &options, err);
-    if (!rc && ctx->compute.own && !device_host_reads(ctx->compute.own) &&
-        ctx->place.local_rank == 0)
+    if (rc || device_host_reads(ctx->compute.device) || ctx->place.local_rank > 0)
+        return rc;
+    if (ctx->compute.own)
         context_notice(ctx, "computes on %s", ctx->compute.why);
-    return rc;
+    device_listen(ctx->compute.device, notice_remark, ctx);
+    return 0;
 }
 
 static int open_all(struct wk_context *ctx, const struct wk_options *options,
@@ -329,6 +332,8 @@ int wk_config_print(const struct wk_context *ctx, FILE *out)
     if (!rc && fprintf(out, "# computes on %s: %s\n", device_name(ctx->compute.device),
                        ctx->compute.why) < 0)
         rc = WK_EIO;
+    for (int i = 0; !rc && device_remark_at(ctx->compute.device, i); i++)
+        rc = fprintf(out, "# %s\n", device_remark_at(ctx->compute.device, i)) < 0 ? WK_EIO : 0;
     if (!rc && fflush(out))
         rc = WK_EIO;
     if (rc)

@@ -124,7 +124,7 @@ static void pass_run(struct op_args *args, struct queue *queue)
     device_memory_free(device, args->call.scratch, bytes);
 }
 
-size_t scene_scratch(const struct scene *s, const struct device *device, bool backward)
+static struct op_args args_of(const struct scene *s, bool backward)
 {
     struct op_args args = {.call = s->call, .backward = backward};
     struct op_tensor *tensors[5];
@@ -132,7 +132,20 @@ size_t scene_scratch(const struct scene *s, const struct device *device, bool ba
     tensors_of(&args.call, tensors);
     for (int i = 0; i < 5; i++)
         tensors[i]->data = NULL;
+    return args;
+}
+
+size_t scene_scratch(const struct scene *s, const struct device *device, bool backward)
+{
+    const struct op_args args = args_of(s, backward);
     return device_kernel_find(device, "attention")->scratch_bytes(device, &args);
+}
+
+void scene_chosen(const struct scene *s, const struct device *device, bool backward,
+                  char ret[DEVICE_CHOSEN_BYTES])
+{
+    const struct op_args args = args_of(s, backward);
+    device_kernel_find(device, "attention")->chosen(device, &args, ret);
 }
 
 void scene_run(struct scene *s, struct queue *queue, size_t shift)

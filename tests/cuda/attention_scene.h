@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "libworker/device/device.h"
+#include "libworker/device/kernels.h"
 #include "libworker/graph/launches.h"
 
 struct scene_shape {
@@ -35,6 +36,10 @@ void scene_run_host(struct scene *scene);
 
 /* What a plan of a pass asks the device for, as it asks: without addresses. */
 size_t scene_scratch(const struct scene *scene, const struct device *device, bool backward);
+
+/* What the device says of its choice, once the scratch memory was asked for. */
+void scene_chosen(const struct scene *scene, const struct device *device, bool backward,
+                  char ret[DEVICE_CHOSEN_BYTES]);
 
 /* The largest difference of two scenes' results, beside the second's largest value. */
 double scene_off(const struct scene *scene, const struct scene *other, enum scene_result result);

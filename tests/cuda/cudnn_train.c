@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libworker/cuda/cudnn.h"
+#include "libworker/device/remark.h"
 #include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
@@ -32,6 +33,10 @@ static struct cudnn_counts run_there(struct rehearsed rehearsed, uint64_t seed,
     cuda_device_of(rehearsed.device)->attention = ATTENTION_AUTO;
     rehearsed_run(&rehearsed, ret);
     struct cudnn_counts counts = cudnn_counted(cuda_device_of(rehearsed.device));
+    const char *said[] = {device_remark_at(rehearsed.device, 0),
+                          device_remark_at(rehearsed.device, 1)};
+    CHECK(said[1] && !device_remark_at(rehearsed.device, 2)); /* of all steps and passes */
+    CHECK(strstr(said[0], "forward: cuDNN 9.19.0") && strstr(said[1], "backward: cuDNN 9.19.0"));
     device_free(rehearsed.device);
     return counts;
 }

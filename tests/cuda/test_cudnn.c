@@ -67,6 +67,20 @@ static void expect_near(const struct scene *ours, const struct scene *theirs, en
     }
 }
 
+/* Passes that the device says are cuDNN's. */
+static long said_of(const struct stage *stage, const struct scene *scene)
+{
+    long n = 0;
+    for (int backward = 0; backward < 2; backward++) {
+        char text[DEVICE_CHOSEN_BYTES];
+        scene_chosen(scene, stage->device, backward, text);
+        CHECK(strstr(text, backward ? ", backward: " : ", forward: "));
+        CHECK(!strstr(text, ": cuDNN ") == !!strstr(text, ": own kernels by tensor cores, as "));
+        n += strstr(text, ": cuDNN ") != NULL;
+    }
+    return n;
+}
+
 static long run_beside_host(struct stage *stage, const struct scene_shape *shape,
                             enum wk_dtype type)
 {
@@ -75,6 +89,7 @@ static long run_beside_host(struct stage *stage, const struct scene_shape *shape
     scene_run(ours, stage->queue, 0);
     scene_run_host(theirs);
     expect_near(ours, theirs, type);
+    CHECK(said_of(stage, ours) == runs() - before);
     scene_free(ours);
     scene_free(theirs);
     return runs() - before;
@@ -231,6 +246,44 @@ static void what_is_used_is_told(void)
     CHECK(!setenv("MUSTER_CUDNN", FAKE_CUDNN, 1));
 }
 
+static void chosen_is(const struct scene_shape *shape, enum wk_dtype type, const char *fault,
+                      const char *wanted)
+{
+    char text[DEVICE_CHOSEN_BYTES];
+    if (fault)
+        CHECK(!setenv("FAKE_CUDNN_FAULT", fault, 1));
+    struct stage stage = stage_new(ATTENTION_AUTO);
+    struct scene *scene = scene_new(shape, type);
+    (void)scene_scratch(scene, stage.device, true);
+    scene_chosen(scene, stage.device, true, text);
+    if (strcmp(text, wanted) != 0)
+        fprintf(stderr, "\"%s\", not \"%s\"\n", text, wanted);
+    CHECK(!strcmp(text, wanted));
+    scene_free(scene);
+    stage_free(&stage);
+    if (fault)
+        CHECK(!unsetenv("FAKE_CUDNN_FAULT"));
+}
+
+static void reasons_of_a_call_are_told(void)
+{
+    struct scene_shape odd = shapes[0];
+    odd.size = 12;
+    chosen_is(&shapes[0], WK_BF16, NULL,
+              "attention of 3 heads of 8 in bf16, backward: cuDNN 9.19.0");
+    chosen_is(&odd, WK_F16, NULL,
+              "attention of 3 heads of 12 in f16, backward: own kernels by tensor cores, as the "
+              "size of its heads is no multiple of 8");
+    chosen_is(&shapes[0], WK_F32, NULL,
+              "attention of 3 heads of 8 in f32, backward: own kernels, as the type is f32");
+    chosen_is(&shapes[0], WK_BF16, "create",
+              "attention of 3 heads of 8 in bf16, backward: own kernels by tensor cores, as cuDNN "
+              "gives no handle");
+    chosen_is(&shapes[0], WK_BF16, "engines",
+              "attention of 3 heads of 8 in bf16, backward: own kernels by tensor cores, as cuDNN "
+              "refuses proposals of engines: CUDNN_STATUS");
+}
+
 static void a_run_that_fails_is_the_devices_failure(void)
 {
     struct error err = {0};
@@ -264,6 +317,7 @@ int main(int argc, char **argv)
         CHECK_CASE(addresses_between_elements),
         CHECK_CASE(memory_is_planned_without_a_gpu),
         CHECK_CASE(what_is_used_is_told),
+        CHECK_CASE(reasons_of_a_call_are_told),
         CHECK_CASE(a_run_that_fails_is_the_devices_failure),
         {NULL, NULL},
     };

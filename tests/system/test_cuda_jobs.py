@@ -115,6 +115,9 @@ def test_a_gang_on_gpus_loses_ranks_goes_on_grows_saves_and_resumes(make_cluster
     cluster.wait_state(resumed, "succeeded", seconds=HANG_SECONDS)
     log = cluster.output(resumed)
     assert f"resumed from step {at}" in log and "computes on GPU 0" in log, log
+    kernels = re.findall(r": (attention of .*)", log)
+    assert len(kernels) == len(set(kernels)) and all(": own kernels" in line for line in kernels), log
+    assert {"forward", "backward"} == {re.search(r", (\w+): ", line)[1] for line in kernels}, log
     assert sorted(losses(cluster, resumed)) == list(range(at + 1, at + 21))
 
 
