@@ -141,60 +141,81 @@ static void fail_by_worker(struct step *step, const struct job *job, const struc
                      exit->code, exit->signal);
 }
 
-/* A member leaves its node: the node is drained, or `freed` for a job, or for a smaller size. */
-static void describe_leaving(const struct step *step, const struct job *job,
-                             const struct node *node, bool freed, struct reason *ret)
+void failure_describe_drain(const struct node *node, struct reason *ret)
 {
     const char *why = node_drain_why(node);
-    char to[REASON_NAME_MAX] = "";
-    if (freed)
-        (void)reason_name_job(cluster_job(step->cluster, job->beneficiary), job->beneficiary, to);
-    if (freed && strcmp(job->beneficiary, job->id) != 0 &&
-        job->current.nodes <= job->spec->nodes_min)
-        reason_set(ret, REASON_MOVED, "moves off node %s, for which job %s waits", node->name, to);
-    else if (freed && strcmp(job->beneficiary, job->id) != 0)
-        reason_set(ret, REASON_SHRUNK, "releases node %s, for which job %s waits", node->name, to);
-    else if (freed)
-        reason_set(ret, REASON_SCALED, "it was scaled down: node %s is given back", node->name);
-    else
-        reason_set(ret, REASON_NODE_DRAINED, "node %s is being emptied%s%.300s", node->name,
-                   *why ? ": " : "", why);
+    reason_set(ret, REASON_NODE_DRAINED, "node %s is being emptied%s%.300s", node->name,
+               *why ? ": " : "", why);
     (void)str_copy(ret->node, sizeof(ret->node), node->name);
 }
 
+/* A member leaves its node, which is `freed` for a job, or for a smaller size. */
+static void describe_freed(const struct step *step, const struct job *job, const struct node *node,
+                           struct reason *ret)
+{
+    char to[REASON_NAME_MAX];
+    (void)reason_name_job(cluster_job(step->cluster, job->beneficiary), job->beneficiary, to);
+    if (strcmp(job->beneficiary, job->id) == 0)
+        reason_set(ret, REASON_SCALED, "it was scaled down: node %s is given back", node->name);
+    else if (job->current.nodes <= job->spec->nodes_min)
+        reason_set(ret, REASON_MOVED, "moves off node %s, for which job %s waits", node->name, to);
+    else
+        reason_set(ret, REASON_SHRUNK, "releases node %s, for which job %s waits", node->name, to);
+    (void)str_copy(ret->node, sizeof(ret->node), node->name);
+}
+
+struct affected {              /* members that are dead, or leave */
+    const struct worker *dead; /* nearest to the cause; NULL = none */
+    const struct node *leaving;
+    bool freed;      /* one leaves a node that is given to a job, or for a smaller size */
+    bool last_freed; /* `leaving` is such a node */
+    bool in_current, excused;
+};
+
+static void look_at_member(const struct step *step, const struct job *job,
+                           const struct worker *worker, bool stays, struct affected *ret)
+{
+    const struct node *node = cluster_node(step->cluster, worker->node);
+    bool dead = !worker_living(worker) && !worker_finished(worker);
+    bool leaves = stays && worker_living(worker) && ((node && node->want_drain) || worker->leaving);
+    if (!dead && !leaves)
+        return;
+    /* A worker that ended because a peer did is no excuse: only that peer counts. */
+    ret->excused = ret->excused ||
+                   (dead && exit_is_external(&worker->exit) && worker->exit.code != EXIT_PEER_LOST);
+    if (dead && is_nearer_cause(worker, ret->dead))
+        ret->dead = worker;
+    if (leaves) {
+        ret->leaving = node;
+        ret->last_freed = worker->leaving;
+        ret->freed |= worker->leaving;
+    }
+    ret->in_current = ret->in_current || group_rank_of(&job->current, worker->uid) >= 0;
+}
+
+/* A member that new workers are to replace (move.h) leaves already. It may die before. */
 static bool find_dead_or_leaving(struct step *step, const struct job *job, struct failure *ret)
 {
     const struct group *group = job->forming.generation ? &job->forming : &job->current;
-    const struct worker *first = NULL;
-    const struct node *leaving = NULL;
-    bool freed = false, in_current = false, excused = false;
-    for (int rank = 0; rank < group->world; rank++) {
-        const struct worker *worker = job_worker(job, group->members[rank]);
-        const struct node *node = cluster_node(step->cluster, worker->node);
-        bool dead = !worker_living(worker) && !worker_finished(worker);
-        bool leaves = worker_living(worker) && ((node && node->want_drain) || worker->leaving);
-        if (!dead && !leaves)
-            continue;
-        /* A worker that ended because a peer did is no excuse: only that peer counts. */
-        excused = excused ||
-                  (dead && exit_is_external(&worker->exit) && worker->exit.code != EXIT_PEER_LOST);
-        if (dead && is_nearer_cause(worker, first))
-            first = worker;
-        if (leaves) {
-            leaving = node;
-            freed = worker->leaving;
-        }
-        in_current = in_current || group_rank_of(&job->current, worker->uid) >= 0;
-    }
-    if (!first && !leaving)
+    struct affected found = {0};
+    for (int rank = 0; rank < group->world; rank++)
+        look_at_member(step, job, job_worker(job, group->members[rank]), true, &found);
+    for (int rank = 0; !group->open && group != &job->current && rank < job->current.world; rank++)
+        if (group_rank_of(group, job->current.members[rank]) < 0)
+            look_at_member(step, job, job_worker(job, job->current.members[rank]), false, &found);
+    if (!found.dead && !found.leaving)
         return false;
-    ret->growth_only = job->current.generation && !job->current.broken && !in_current;
-    if (first) {
-        fail_by_worker(step, job, first, ret);
-        ret->excused = excused;
+    ret->growth_only = job->current.generation && !job->current.broken && !found.in_current;
+    if (found.dead) {
+        fail_by_worker(step, job, found.dead, ret);
+        ret->excused = found.excused;
         return true;
     }
-    describe_leaving(step, job, leaving, freed, &ret->reason);
+    ret->drained = !found.freed;
+    if (found.last_freed)
+        describe_freed(step, job, found.leaving, &ret->reason);
+    else
+        failure_describe_drain(found.leaving, &ret->reason);
     return true;
 }
 
@@ -230,8 +251,8 @@ static void name_late_members(const struct job *job, const struct group *group, 
 static bool find_late_join(struct step *step, const struct job *job, struct failure *ret)
 {
     const struct group *group = job->forming.generation ? &job->forming : &job->current;
-    if (step->now_ms < group_join_deadline(job, group))
-        return false;
+    if (step->now_ms < group_join_deadline(job, group) || job_is_moving(job))
+        return false; /* move_is_overdue has a deadline of its own */
     name_late_members(job, group, step->now_ms, ret);
     (void)str_copy(ret->cause, sizeof(ret->cause), "join_timeout");
     ret->charged = ret->whole = true;

@@ -14,6 +14,7 @@ struct failure { /* why the gang cannot continue unchanged */
     bool lost;        /* its end is unknown: lost with its node, or without a trace */
     bool whole;       /* no survivor may stay: the whole gang starts again */
     bool growth_only; /* only new workers of a growing gang are affected */
+    bool drained;     /* all members live, and those that leave are on drained nodes */
     char cause[64];   /* equal text for equal causes */
     int64_t wall_ms;
     int64_t lived_ms; /* time since the failed worker's start */
@@ -24,6 +25,9 @@ bool failure_find(struct step *step, const struct job *job, struct failure *ret)
 
 /* How this worker ended, as a reason with a hint. */
 void failure_describe(const struct job *job, const struct worker *worker, struct reason *ret);
+
+/* A gang leaves this node because it is drained. */
+void failure_describe_drain(const struct node *node, struct reason *ret);
 
 /* Lower is nearer to the root cause: 0 failed by itself, 1 failed because a peer did, 2 lost with
  * its node. */

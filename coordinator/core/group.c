@@ -8,6 +8,7 @@
 #include "coordinator/core/job_size.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/move.h"
 #include "coordinator/core/newcomers.h"
 #include "coordinator/core/restart.h"
 #include "coordinator/core/runtime.h"
@@ -106,6 +107,7 @@ static void publish_group(struct step *step, struct job *job, bool joined)
             worker->state = WORKER_JOINED;
     }
     job_forget_workers(job);
+    move_over(job);
     job_size_apply(step, job);
     step_reassign_group(step, job, group);
     unsigned long long generation = group->generation;
@@ -128,13 +130,16 @@ static void open_forming(struct step *step, struct job *job)
 {
     struct reason reason;
     struct group *group = &job->forming;
+    int newcomers = group->world - job->current.world;
+    if (job_is_moving(job))
+        move_leave(step, job, &reason);
+    else
+        reason_set(&reason, REASON_GROWING, "%d worker%s the %d that train%s", newcomers,
+                   newcomers == 1 ? " joins" : "s join", job->current.world,
+                   job->current.world == 1 ? "s" : "");
     group->open = true;
     group->since_ms = step->now_ms;
     step_reassign_group(step, job, group);
-    int newcomers = group->world - job->current.world;
-    reason_set(&reason, REASON_GROWING, "%d worker%s the %d that train%s", newcomers,
-               newcomers == 1 ? " joins" : "s join", job->current.world,
-               job->current.world == 1 ? "s" : "");
     job_set_state(step, job, JOB_REFORMING, &reason);
 }
 
@@ -150,7 +155,7 @@ static void settle_forming(struct step *step, struct job *job)
 {
     struct group *group = &job->forming;
     if (!group->open) {
-        if (all_asked(job, group, &job->current))
+        if (all_asked(job, group, &job->current) || move_is_overdue(job, step->now_ms))
             open_forming(step, job);
         return;
     }
@@ -176,6 +181,12 @@ static void settle_late_join(struct step *step, struct job *job)
     }
     step_reassign_group(step, job, group);
     step_settle(step, job);
+}
+
+static void settle_trained(struct step *step, struct job *job)
+{
+    move_over(job); /* no member leaves */
+    settle_late_join(step, job);
 }
 
 static void release_held_workers(struct step *step, struct job *job)
@@ -217,10 +228,12 @@ void group_settle(struct step *step, struct job *job)
     release_held_workers(step, job);
     if (failure_find(step, job, &failure))
         restart_recover(step, job, &failure);
+    else if (move_is_void(step, job))
+        restart_stay(step, job);
     else if (job->forming.generation)
         settle_forming(step, job);
     else
-        settle_late_join(step, job);
+        settle_trained(step, job);
 }
 
 static void take_earlier(int64_t *at_ms, int64_t candidate_ms)
@@ -231,7 +244,7 @@ static void take_earlier(int64_t *at_ms, int64_t candidate_ms)
 
 int64_t group_wake_at(const struct job *job)
 {
-    int64_t at_ms = INT64_MAX;
+    int64_t at_ms = move_wake_at(job);
     if (job->forming.generation) {
         take_earlier(&at_ms, group_join_deadline(job, &job->forming));
         take_earlier(&at_ms, unaware_at(job, &job->forming));

@@ -206,6 +206,25 @@ static int check_newcomers(const struct cluster *cluster, const struct job *job,
     return 0;
 }
 
+/* A worker that trains is left out of a group that is not yet open only for a drained node. */
+static int check_left(const struct cluster *cluster, const struct job *job, struct error *err)
+{
+    if (!job->forming.generation || job->forming.open)
+        return 0;
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = job_worker(job, job->current.members[rank]);
+        const struct node *node = cluster_node(cluster, worker->node);
+        bool left = group_rank_of(&job->forming, worker->uid) < 0 && !worker_finished(worker);
+        if (left && (!worker_living(worker) || worker->should_stop || !node->want_drain))
+            return BROKEN(err, "job %s: rank %d on %s is to be replaced, and %s", job->id, rank,
+                          worker->node,
+                          !worker_living(worker) ? "is dead"
+                          : node->want_drain     ? "ends already"
+                                                 : "its node is not drained");
+    }
+    return 0;
+}
+
 static int check_stray(const struct job *job, const struct worker *worker, struct error *err)
 {
     if (!worker_living(worker) || worker->should_stop)
@@ -275,7 +294,8 @@ static int check_job(const struct cluster *cluster, const struct job *job, struc
     if (job->stalled_wall_ms && job->state != JOB_RUNNING)
         return BROKEN(err, "job %s is %s and reported as stalled", job->id,
                       job_state_name(job->state));
-    if (check_state(job, living, err) || check_newcomers(cluster, job, err))
+    if (check_state(job, living, err) || check_newcomers(cluster, job, err) ||
+        check_left(cluster, job, err))
         return err->code;
     return check_ledger(job, err);
 }
@@ -354,7 +374,8 @@ int invariant_check(const struct cluster *cluster, struct error *err)
 
 struct seen { /* a job after the previous step */
     enum job_state state;
-    uint64_t next_generation, next_uid, version, last_checkpoint, last_of;
+    bool whole; /* its gang trains, and may re-form in place */
+    uint64_t next_generation, next_uid, version, last_checkpoint, last_of, current, forming;
 };
 
 struct invariant_memory {
@@ -405,6 +426,54 @@ static int check_victim(const struct cluster *cluster, const struct job *job,
                   job->id, to->id, job->tenant->name, staying, job->tenant->guaranteed_slots);
 }
 
+static bool is_whole(const struct job *job)
+{
+    const struct group *group = &job->current;
+    return job->state == JOB_RUNNING && job->spec->elastic == ELASTIC_IN_PLACE && group->joined &&
+           !group->broken && !job_is_finishing(job);
+}
+
+/* Nothing happened to a gang that trained, but to its nodes. */
+static bool is_unharmed(const struct job *job, const struct seen *seen)
+{
+    bool once = job->forming.generation == seen->forming ||
+                (!seen->forming && job->next_generation == seen->next_generation + 1);
+    if (!seen->whole || job->current.generation != seen->current || !once)
+        return false;
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = job_worker(job, job->current.members[rank]);
+        if (!worker_living(worker) || worker->leaving || worker->broken == job->current.generation)
+            return false;
+    }
+    return true;
+}
+
+/* A gang stays on drained nodes until those that replace it there are ready, if it is too small
+ * without. */
+static int check_stay(const struct cluster *cluster, const struct job *job, const struct seen *seen,
+                      struct error *err)
+{
+    const struct group *group = &job->forming;
+    int stay = 0;
+    const struct worker *late = NULL;
+    bool over =
+        job->moves_since_ms && cluster_now(cluster) >= job->moves_since_ms + MOVE_PATIENCE_MS;
+    if (job->state != JOB_REFORMING || over || group->world < job->current.world ||
+        !is_unharmed(job, seen))
+        return 0;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        bool trains = group_rank_of(&job->current, worker->uid) >= 0;
+        stay += trains;
+        if (!trains && worker_living(worker) && !group_has_asked(worker, group->generation))
+            late = worker;
+    }
+    if (!late || stay >= job->spec->nodes_min * job->spec->workers_per_node)
+        return 0;
+    return BROKEN(err, "job %s leaves a drained node before uid %llu on %s is ready", job->id,
+                  (unsigned long long)late->uid, late->node);
+}
+
 static int check_since(const struct cluster *cluster, const struct job *job, struct seen *seen,
                        struct error *err)
 {
@@ -417,7 +486,7 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
         return BROKEN(err, "job %s: generations or uids fell", job->id);
     if (job->version < seen->version)
         return BROKEN(err, "job %s: its version fell", job->id);
-    if (check_victim(cluster, job, seen, err))
+    if (check_victim(cluster, job, seen, err) || check_stay(cluster, job, seen, err))
         return err->code;
     uint64_t of = last ? last->generation : 0; /* a later generation may have gone back */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
@@ -428,7 +497,10 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
                           .next_uid = job->next_uid,
                           .version = job->version,
                           .last_checkpoint = step,
-                          .last_of = of};
+                          .last_of = of,
+                          .whole = is_whole(job),
+                          .current = job->current.generation,
+                          .forming = job->forming.generation};
     return 0;
 }
 

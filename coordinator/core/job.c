@@ -16,6 +16,7 @@
 #include "coordinator/core/job_ledger.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/move.h"
 #include "coordinator/core/resize.h"
 #include "coordinator/core/restart.h"
 #include "coordinator/core/runtime.h"
@@ -270,6 +271,7 @@ void job_resumed(struct step *step, struct job *job)
 {
     job->current.since_ms = job->forming.since_ms = step->now_ms;
     job->progress_at_ms = job->ledger.sign_ms = step->now_ms;
+    move_resumed(job, step->now_ms);
     step_revisit(step, job);
 }
 
@@ -285,6 +287,7 @@ void job_restored(struct step *step, struct job *job)
         job->grow_after_ms = now + GROW_BACKOFF_MAX_MS;
     job->current.since_ms = job->forming.since_ms = now;
     job->progress_at_ms = now;
+    move_resumed(job, now);
     /* Metrics are stored together with other changes, so these may be from an old generation. A
      * report replaces them, but not for a job that was already stalled when it was stored. */
     if (job->current.generation && !job->stalled_wall_ms)

@@ -22,16 +22,19 @@ enum {
     START_TIMEOUT_MS = 60000,     /* to join, for members that are newly started */
     NEWCOMER_PATIENCE_MS = 1000,  /* survivors that are enough wait this long for new workers, */
     NEWCOMER_FAST_MS = 500,       /* and not at all for a program known to start slower */
-    UNAWARE_AFTER_MS = 2000,      /* started, but silent: a program that does not use libworker */
-    BROKEN_TIMEOUT_MS = 3000,     /* peers lost each other, but no worker died: form again */
-    FINISH_TIMEOUT_MS = 60000,    /* some finished, the others make no progress */
-    STALL_MIN_MS = 10000,         /* a shorter wait is not reported: a rank may be saving */
-    CRASH_LOOP_LIMIT = 3,         /* failures with the same cause and no new step between; or,
+    MOVE_PATIENCE_MS = START_TIMEOUT_MS, /* a gang stays on a drained node for this long while new
+                                          * workers start elsewhere, */
+    MOVE_RETRY_MS = 10000,               /* and for this long after one of them failed */
+    UNAWARE_AFTER_MS = 2000,   /* started, but silent: a program that does not use libworker */
+    BROKEN_TIMEOUT_MS = 3000,  /* peers lost each other, but no worker died: form again */
+    FINISH_TIMEOUT_MS = 60000, /* some finished, the others make no progress */
+    STALL_MIN_MS = 10000,      /* a shorter wait is not reported: a rank may be saving */
+    CRASH_LOOP_LIMIT = 3,      /* failures with the same cause and no new step between; or,
                                    * without steps: */
-    CRASH_SOON_MS = 10000,        /* each this soon after the start of a program that reports no
+    CRASH_SOON_MS = 10000,     /* each this soon after the start of a program that reports no
                                    * steps */
-    REFUND_AFTER_MS = 600000,     /* run time that refunds the restart budget of such a program */
-    GROW_BACKOFF_MS = 10000,      /* doubled with each failed growth, up to GROW_BACKOFF_MAX_MS */
+    REFUND_AFTER_MS = 600000,  /* run time that refunds the restart budget of such a program */
+    GROW_BACKOFF_MS = 10000,   /* doubled with each failed growth, up to GROW_BACKOFF_MAX_MS */
     GROW_BACKOFF_MAX_MS = 600000,
     RESIZE_SETTLE_MS = 30000, /* run time before a gang restarts in order to grow; doubled with each
                                * growth, up to GROW_BACKOFF_MAX_MS */

@@ -9,5 +9,8 @@
 
 /* False if that is impossible; nothing was changed then. */
 bool reform(struct step *step, struct job *job, const struct failure *failure);
+/* The same while the gang trains: new workers start in place of those on drained nodes, which stay
+ * in the current group (move.h). Only where survivors are too few without them. */
+bool reform_ahead(struct step *step, struct job *job, const struct failure *failure);
 
 #endif

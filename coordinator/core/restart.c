@@ -7,6 +7,7 @@
 #include "coordinator/core/job_size.h"
 #include "coordinator/core/job_state.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/move.h"
 #include "coordinator/core/reform.h"
 #include "coordinator/core/runtime.h"
 #include "coordinator/core/stop.h"
@@ -37,9 +38,9 @@ static void note_grow_failure(struct step *step, struct job *job)
         step->now_ms + (delay_ms < GROW_BACKOFF_MAX_MS ? delay_ms : GROW_BACKOFF_MAX_MS);
 }
 
-static void abandon_growth(struct step *step, struct job *job, const struct reason *reason)
+/* End the new workers; the gang trains on as it is. */
+static void drop_forming(struct step *step, struct job *job)
 {
-    struct reason why;
     never(job->forming.open);
     step_reassign_group(step, job, &job->forming);
     for (int rank = 0; rank < job->forming.world; rank++) {
@@ -54,10 +55,30 @@ static void abandon_growth(struct step *step, struct job *job, const struct reas
         worker->generation = job->current.generation;
     }
     group_clear(step->cluster, job, &job->forming);
-    note_grow_failure(step, job);
-    reason_set(&why, REASON_GROW_FAILED, "could not grow: %.400s", reason->text);
-    step_record(step, "growth", job, reason->node, &why);
     step_settle(step, job);
+}
+
+static void abandon_growth(struct step *step, struct job *job, const struct reason *reason)
+{
+    struct reason why;
+    bool moves = job_is_moving(job);
+    drop_forming(step, job);
+    if (moves)
+        move_failed(step, job);
+    else
+        note_grow_failure(step, job);
+    reason_set(&why, REASON_GROW_FAILED, "could not %s: %.400s", moves ? "move yet" : "grow",
+               reason->text);
+    step_record(step, "growth", job, reason->node, &why);
+}
+
+void restart_stay(struct step *step, struct job *job)
+{
+    struct reason reason;
+    drop_forming(step, job);
+    move_over(job);
+    reason_set(&reason, REASON_MOVED, "does not move: its node is being emptied no longer");
+    step_record(step, "growth", job, NULL, &reason);
 }
 
 void restart_recover(struct step *step, struct job *job, struct failure *failure)
@@ -66,6 +87,8 @@ void restart_recover(struct step *step, struct job *job, struct failure *failure
         abandon_growth(step, job, &failure->reason);
         return;
     }
+    if (move_begin(step, job, failure))
+        return;
     if (job->current.generation)
         job->current.broken = true;
     if (!job->broken_at_ms)

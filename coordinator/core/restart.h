@@ -9,6 +9,8 @@
 void restart_recover(struct step *step, struct job *job, struct failure *failure);
 /* End the whole gang and start it again when there are free nodes. */
 void restart_again(struct step *step, struct job *job, const struct reason *reason);
+/* New workers were to replace some (move.h), and need not: the gang stays as it is. */
+void restart_stay(struct step *step, struct job *job);
 void restart_settle(struct step *step, struct job *job); /* in JOB_RESTARTING */
 
 #endif

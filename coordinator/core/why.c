@@ -85,6 +85,15 @@ static bool explain_newcomers(const struct job *job, struct reason *ret)
         (void)str_copy(where, sizeof(where), node);
     else
         (void)str_printf(where, sizeof(where), "%d nodes", nodes);
+    if (job_is_moving(job)) {
+        reason_set(
+            ret, REASON_NODE_DRAINED,
+            "moves off a node that is being emptied: %d worker%s on %s start%s, and training "
+            "continues until %s ready",
+            count, str_plural(count), where, count == 1 ? "s" : "",
+            count == 1 ? "it is" : "all are");
+        return true;
+    }
     reason_set(ret, REASON_GROWING,
                "has %d of up to %d nodes: %d worker%s on %s start%s, and join%s when %s ready",
                job->current.nodes, job->spec->nodes_max, count, str_plural(count), where,

@@ -96,6 +96,8 @@ struct job {
     int64_t starts_at_ms;      /* while it waits: its expected start; 0 = unknown */
     int64_t starts_wall_ms;    /* the same as wall time */
     int64_t moved_at_ms;       /* when a part of it moved to make room */
+    int64_t moves_since_ms;    /* it leaves drained nodes since (move.h); 0 = it does not */
+    int64_t move_again_ms;     /* a new worker failed then: not again before */
     int64_t start_took_ms;     /* a worker's start, up to its first request to join; 0 = unknown */
     int64_t capacity_since_ms; /* it could restart with more nodes since; 0 = it could not */
     bool grow_now;             /* growth was requested: do not wait until it has settled */

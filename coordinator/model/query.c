@@ -50,6 +50,23 @@ bool job_is_finishing(const struct job *job)
     return false;
 }
 
+struct worker *job_next_left(const struct job *job, int *rank)
+{
+    for (; *rank < job->current.world; (*rank)++) {
+        struct worker *worker = job_worker(job, job->current.members[*rank]);
+        if (group_rank_of(&job->forming, worker->uid) < 0)
+            return worker;
+    }
+    return NULL;
+}
+
+bool job_is_moving(const struct job *job)
+{
+    int rank = 0;
+    return job->current.generation && job->forming.generation && !job->forming.open &&
+           job_next_left(job, &rank);
+}
+
 bool job_gang_ends(const struct job *job)
 {
     return job->state == JOB_STOPPING || job->state == JOB_PREEMPTING ||

@@ -12,7 +12,12 @@ bool worker_finished(const struct worker *worker); /* exited with 0, by itself *
 int job_living_workers(const struct job *job);             /* workers that have not ended */
 int cluster_living_workers(const struct cluster *cluster); /* the same of all jobs */
 bool job_is_finishing(const struct job *job);              /* a rank of its gang has finished */
-bool job_gang_ends(const struct job *job);  /* all workers must stop: no group forms any more */
+bool job_gang_ends(const struct job *job); /* all workers must stop: no group forms any more */
+/* New workers start beside a gang that trains, in place of some of its members (core/move.h): the
+ * group that forms is not open and lacks those. */
+bool job_is_moving(const struct job *job);
+/* The next of those members, from *rank on; NULL = there are no more. */
+struct worker *job_next_left(const struct job *job, int *rank);
 bool job_state_waits(enum job_state state); /* for a place in the cluster */
 /* The topology value that the living workers' nodes share, which pins the job; NULL = any. */
 const char *job_topology_value(const struct cluster *cluster, const struct job *job);

@@ -6,6 +6,7 @@
 #include "common/base/assert.h"
 #include "common/base/str.h"
 #include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/query.h"
 #include "coordinator/model/tenant.h"
 #include "tests/sim/stage.h"
 
@@ -91,15 +92,22 @@ static void remember_ends(struct stage *stage, const struct cluster *cluster)
     }
 }
 
-/* Slots of workers that were told to stop: a gang that moves off a drained node holds both places
- * until they have. */
+static bool is_replaced(const struct job *job, const struct worker *worker)
+{
+    bool left = job_is_moving(job) && group_rank_of(&job->current, worker->uid) >= 0 &&
+                group_rank_of(&job->forming, worker->uid) < 0;
+    return worker_living(worker) && (left || worker->should_stop);
+}
+
+/* Slots of workers that were told to stop, or are to be once others can replace them: a gang that
+ * moves off a drained node holds both places until they have. */
 static int leaving_slots(const struct cluster *cluster, const struct tenant *tenant)
 {
     int slots = 0;
     for (const struct job *job = cluster_first_active_job(cluster); job;
          job = cluster_next_active_job(cluster, job))
         for (int i = 0; job->tenant == tenant && i < job->workers_count; i++)
-            if (job->workers[i].should_stop && job->workers[i].state != WORKER_EXITED)
+            if (is_replaced(job, &job->workers[i]))
                 slots += job->spec->resources.slots;
     return slots;
 }

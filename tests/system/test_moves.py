@@ -81,12 +81,21 @@ def test_a_drained_node_of_a_gang_costs_no_step(make_cluster, text, expected, st
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_drained_node_is_replaced_by_a_free_one(make_cluster, text, expected, strategy):  # noqa: F811
-    cluster = make_cluster(nodes=3, slots=1)
-    job = cluster.submit("-N", "2", "--set", f"strategy={strategy}", "--", *program(text))
+def test_a_drained_node_is_replaced_by_a_free_one(make_cluster, text, expected, tmp_path, strategy):  # noqa: F811
+    """All train on while the new worker starts, which takes until the gate is there."""
+    cluster, gate = make_cluster(nodes=3, slots=1), tmp_path / "gate"
+    gate.touch()
+    waits = 'until [ -e "$0" ]; do sleep 0.02; done; exec "$@"'
+    job = cluster.submit("-N", "2", "--set", f"strategy={strategy}", "--", "/bin/sh", "-c", waits, gate, *program(text))
     now = reach(cluster, job, 60)
+    gate.unlink()
     stays = next(int(w["pid"]) for w in now["workers"] if int(w.get("rank") or 0) == 0)
+    free = (set(cluster.agents) - {w["node"] for w in now["workers"]}).pop()
     cluster.muster("drain", node_of(cluster, job, 1), check=True)
+    wait_for("the new worker", 20, lambda: cluster.worker_processes(free))
+    beside = reach(cluster, job, int(cluster.job(job)["step"]) + 30)
+    assert (int(beside["generation"]), beside["state"]) == (1, "running"), beside
+    gate.touch()
     settled(cluster, job, 2)
     check_in_place(cluster, job, expected, stays)
 

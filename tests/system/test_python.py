@@ -236,6 +236,30 @@ def undisturbed(torch, steps):
         yield float(loss.detach())
 
 
+def all_said(folder):
+    return [json.loads(text) for file in folder.glob("*.said") for text in file.read_text().splitlines()]
+
+
+def check_as_undisturbed(torch, said):
+    """The number of steps, and the worst difference of a loss. The last step may not have been done by all."""
+    found, whole = {}, {}
+    for line in said:
+        found.setdefault(line["step"], []).append(line)
+    last = max(found)
+    for step, lines in found.items():  # a step that broke was done again in a later generation
+        ranks = {line["rank"]: line for line in lines if line["generation"] == max(other["generation"] for other in lines)}
+        if len(ranks) == ranks[0]["world"]:
+            whole[step] = ranks
+    assert set(range(last)) <= set(whole), sorted(set(range(last)) - set(whole))
+    dealt = [[i for rank in sorted(whole[step]) for i in whole[step][rank]["ids"]] for step in range(last)]
+    epoch = sum(dealt[:1000], [])
+    assert all(len(ids) == 6 for ids in dealt) and len(set(epoch)) == len(epoch)
+    losses = [sum(line["loss"] for line in whole[step].values()) for step in range(last)]
+    worst = max(abs(a - b) / max(1e-9, b) for a, b in zip(losses[:1000], undisturbed(torch, dealt[:1000])) if b > 1e-6)
+    assert worst < 1e-9, worst
+    return last, worst
+
+
 def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make_cluster, tmp_path):
     """1..3 nodes: a worker is killed, a node is lost and returns, the job is scaled down and up. Each sample is dealt once, the losses
     are those of an undisturbed run, and the rank that stays has one process that is never kept waiting for another's imports."""
@@ -267,25 +291,9 @@ def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make
     time.sleep(1)
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled", HANG_SECONDS)
-    found = {}
-    mine = []
-    for line in (json.loads(text) for file in tmp_path.glob("*.said") for text in file.read_text().splitlines()):
-        of_step = found.setdefault(line["step"], [])
-        of_step.append(line)
-        mine += [line] if line["pid"] == int(stays["pid"]) else []
-    last = max(found)
-    whole = {}
-    for step, lines in found.items():  # a step that broke was done again in a later generation
-        ranks = {line["rank"]: line for line in lines if line["generation"] == max(other["generation"] for other in lines)}
-        if len(ranks) == ranks[0]["world"]:
-            whole[step] = ranks
-    assert set(range(last)) <= set(whole), sorted(set(range(last)) - set(whole))
-    dealt = [[i for rank in sorted(whole[step]) for i in whole[step][rank]["ids"]] for step in range(last)]
-    epoch = sum(dealt[:1000], [])
-    assert all(len(ids) == 6 for ids in dealt) and len(set(epoch)) == len(epoch)
-    losses = [sum(line["loss"] for line in whole[step].values()) for step in range(last)]
-    worst = max(abs(a - b) / max(1e-9, b) for a, b in zip(losses[:1000], undisturbed(torch, dealt[:1000])) if b > 1e-6)
-    assert worst < 1e-9, worst
+    said = all_said(tmp_path)
+    mine = [line for line in said if line["pid"] == int(stays["pid"])]
+    last, worst = check_as_undisturbed(torch, said)
     worlds = [line["world"] for line in mine]
     passed = [world for at, world in enumerate(worlds) if at == 0 or worlds[at - 1] != world]
     begun = [(line["generation"], line["world"], round(line["at"] - killed, 2)) for at, line in enumerate(mine)
@@ -295,3 +303,32 @@ def test_a_world_that_changes_again_and_again_trains_as_one_that_never_does(make
     after = [line["at"] for line in mine if line["at"] > killed and line["world"] == 2]
     took = after[1] - killed  # its second step has begun: the first is done
     print(f"{last} steps, worst relative difference of a loss {worst:.1e}; next step of the survivors after {took:.2f} s")
+
+
+def test_a_gang_of_a_fixed_size_trains_on_a_drained_node_while_its_new_worker_imports(make_cluster, tmp_path):
+    torch = pytest.importorskip("torch")
+    cluster, gate = make_cluster(nodes=3), tmp_path / "gate"
+    gate.touch()
+    imports = f"import os, time\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.02)\n"
+    job = submit(cluster, tmp_path, imports + WORLDS, tmp_path / "ckpt", tmp_path, nodes=2)
+
+    def steps_of(generation):
+        return [sum(line["generation"] == generation and line["rank"] == rank for line in all_said(tmp_path)) for rank in range(2)]
+    wait_for("steps of both", HANG_SECONDS, lambda: min(steps_of(1)) > 10)
+    gate.unlink()
+    first = cluster.job(job)["workers"]
+    leaves = next(worker["node"] for worker in first if int(worker["rank"]) == 1)
+    free = (set(cluster.agents) - {worker["node"] for worker in first}).pop()
+    cluster.muster("drain", leaves, check=True)
+    wait_for("the new worker", HANG_SECONDS, lambda: cluster.worker_processes(free))
+    before = min(steps_of(1))
+    wait_for("steps of both on the drained node", HANG_SECONDS, lambda: min(steps_of(1)) > before + 20)
+    gate.touch()
+    wait_for("steps without the node", HANG_SECONDS, lambda: min(steps_of(2)) > 10)
+    wait_for("the node is empty", HANG_SECONDS, lambda: not cluster.worker_processes(leaves))
+    cluster.muster("cancel", job, check=True)
+    ended = cluster.wait_state(job, "cancelled", HANG_SECONDS)
+    said = all_said(tmp_path)
+    check_as_undisturbed(torch, said)
+    assert int(ended["restarts"]) == 0 and {line["generation"] for line in said} == {1, 2}
+    assert len({line["pid"] for line in said if line["rank"] == 0}) == 1 and len({line["pid"] for line in said if line["rank"] == 1}) == 2

@@ -191,6 +191,31 @@ def test_a_gang_of_a_fixed_size_waits_for_its_new_worker(make_cluster, program, 
     assert worlds(cluster, job, first["workers"][0]["pid"]) == [(1, 2), (2, 2)]
 
 
+def test_a_gang_trains_on_a_drained_node_until_its_new_worker_is_ready(make_cluster, program, tmp_path):
+    """Of a fixed size. The first drain is taken back: the new worker ends, and nothing else happens."""
+    cluster, gate = make_cluster(nodes=3), Gate(tmp_path)
+    job = cluster.submit("-N", "2", "--", *program(gate.program()))
+    first = trains(cluster, job, 2, 1)
+    gate.shut()
+    leaves = next(worker["node"] for worker in first["workers"] if worker["rank"] == 1)
+    free = (set(cluster.agents) - {worker["node"] for worker in first["workers"]}).pop()
+    cluster.muster("drain", leaves, check=True)
+    wait_for("the new worker", 20, lambda: cluster.worker_processes(free))
+    cluster.muster("uncordon", leaves, check=True)
+    wait_for("its end", 20, lambda: not cluster.worker_processes(free))
+    cluster.muster("drain", leaves, check=True)
+    wait_for("another one", 20, lambda: cluster.worker_processes(free))
+    trains(cluster, job, 2, 1, more=10)
+    assert "moves off a node that is being emptied: 1 worker" in cluster.muster("why", job, check=True).stdout
+    gate.open()
+    trains(cluster, job, 2, 3)
+    wait_for("the node is empty", 20, lambda: not cluster.worker_processes(leaves))
+    end(cluster, job)
+    for worker in first["workers"]:
+        assert worlds(cluster, job, worker["pid"]) == ([(1, 2), (3, 2)] if worker["node"] != leaves else [(1, 2)])
+    assert int(cluster.job(job)["restarts"]) == 0
+
+
 def test_a_node_that_is_added_does_not_stop_the_others_while_its_workers_start(make_cluster, program, tmp_path):
     cluster, gate = make_cluster(nodes=1), Gate(tmp_path)
     job = cluster.submit("-N", "1..2", "--", *program(gate.program()))

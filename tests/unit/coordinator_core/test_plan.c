@@ -172,7 +172,7 @@ Test(plan, what_is_said_of_a_drain_is_what_happens)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "b drained administrator\nj1 running all_joined\n");
+                     "j1 running all_joined\nb drained administrator\n");
 }
 
 Test(plan, a_drain_that_ends_many_gangs_is_thought_through)

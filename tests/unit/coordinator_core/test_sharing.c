@@ -390,7 +390,7 @@ Test(sharing, draining_moves_a_gang_to_a_free_node_and_uncordon_lets_it_be_used)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "b drained administrator\nj1 running all_joined\n");
+                     "j1 running all_joined\nb drained administrator\n");
     cr_expect_eq(cluster_node(s.cluster, "b")->slots_used, 0);
     submit("later", 1, 1, NULL);
     struct reason reasons[8];

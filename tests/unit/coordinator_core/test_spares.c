@@ -178,7 +178,7 @@ Test(spares, a_plan_counts_on_them)
     story_node_set(&s, "b", NODE_DRAIN);
     story_follow(&s);
     story_expect(&s, "b draining administrator\nj1 reforming node_drained\n"
-                     "b drained administrator\nj1 running all_joined\n");
+                     "j1 running all_joined\nb drained administrator\n");
     cr_expect_eq(story_job(&s, "j1")->current.world, 2);
 }
 
