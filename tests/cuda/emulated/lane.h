@@ -37,7 +37,8 @@ struct emulated_lane {
     struct emulated_block *block;
     int number; /* in its block */
 };
-extern __thread struct emulated_lane *emulated_now;
+/* Programs and the fake driver link the emulator in: no call finds its address. */
+extern __thread struct emulated_lane *emulated_now __attribute__((tls_model("initial-exec")));
 
 /* Where a lane waits. */
 struct emulated_place {

@@ -22,11 +22,16 @@ static struct lane *neighbour(const struct lane *lane, int i)
     return number < block->n_lanes ? &block->lanes[number] : NULL;
 }
 
-static void check_mask(const struct lane *lane, const struct emulated_place *place, unsigned mask)
+static void check_mine(const struct lane *lane, const struct emulated_place *place, unsigned mask)
 {
     if (!(mask >> lane_of_warp(lane) & 1))
         emulated_fault("%s at %s:%d: the mask %#x leaves out lane %d, which calls it", place->what,
                        place->file, place->line, mask, lane_of_warp(lane));
+}
+
+/* By who comes first: a lane that ends later is found by meetings_check_end. */
+static void check_mask(const struct lane *lane, const struct emulated_place *place, unsigned mask)
+{
     for (int i = 0; i < EMULATED_WARP; i++) {
         const struct lane *other = neighbour(lane, i);
         if (mask >> i & 1 && (!other || other->state == LANE_DONE))
@@ -55,13 +60,14 @@ static struct emulated_meeting *meeting_find(struct lane *lane, const struct emu
     struct emulated_block *block = lane->view.block;
     struct emulated_meeting **open = &block->open[warp_of(lane)];
     for (struct emulated_meeting *m = *open; m; m = m->next) {
-        if (m->mask == mask && strcmp(m->what, place->what) != 0)
+        if (m->mask == mask && m->what != place->what && strcmp(m->what, place->what) != 0)
             emulated_fault("lane %d comes to %s at %s:%d while others of the mask %#x are at %s",
                            lane_of_warp(lane), place->what, place->file, place->line, mask,
                            m->what);
         if (m->mask == mask)
             return m;
     }
+    check_mask(lane, place, mask);
     struct emulated_meeting *m = meeting_new(block);
     m->mask = mask;
     m->what = place->what;
@@ -88,7 +94,7 @@ struct emulated_meeting *emulated_meet(const struct emulated_place *place, unsig
                                        const struct emulated_words *words)
 {
     struct lane *lane = lane_now();
-    check_mask(lane, place, mask);
+    check_mine(lane, place, mask);
     struct emulated_meeting *m = meeting_find(lane, place, mask);
     m->brought[lane_of_warp(lane)] = *words;
     m->came |= 1u << lane_of_warp(lane);
