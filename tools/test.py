@@ -8,8 +8,8 @@ Compilers compute, tests of processes mostly wait. So three lanes run side by si
 this order, and a step waits for the tree it tests:
 
     compilers   lint, then the trees that the steps need (dev, asan, tsan), then clang
-    programs    unit, kernels, sim, gpu, asan, tsan, long
-    processes   system (several files at a time), web, attacks
+    programs    unit, kernels, sim, gpu, asan, long
+    processes   system (several files at a time), web, attacks, tsan (or it would be alone at the end)
 
 Each step prints one line when it passes and its output when it fails. The last line counts tests: the
 cases that ran, those that failed, and those that were skipped, each named above with its reason.
@@ -258,13 +258,13 @@ PROGRAMS = {
     "sim": ("dev", lambda: ctest("dev", "-L", "sim")),
     "gpu": ("dev", gpu),
     "asan": ("asan", lambda: ctest("asan", "-LE", "sim", env=ASAN)),
-    "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
     "long": ("dev", long),
 }
 PROCESSES = {
     "system": ("dev", lambda: pytest("tests/system tests/security", *range(SYSTEM_LANES))),
     "web": ("dev", lambda: pytest("tests/web", SYSTEM_LANES)),
     "attacks": ("dev", attacks),
+    "tsan": ("tsan", lambda: ctest("tsan", "-R", TSAN_TESTS, env={"TSAN_OPTIONS": "halt_on_error=1"})),
 }
 STEPS = {**COMPILERS, **PROGRAMS, **PROCESSES}
 ORDER = ["lint", "unit", "kernels", "sim", "gpu", "system", "web", "asan", "tsan", "clang"]
