@@ -6,6 +6,7 @@
 #include "agent/node_channels.h"
 #include "agent/core/step.h"
 #include "agent/driver.h"
+#include "agent/figures.h"
 #include "agent/gpu_metrics.h"
 #include "agent/link/coordinator_link.h"
 #include "agent/link/report_socket.h"
@@ -48,6 +49,7 @@ struct agent {
     struct node_channels *channels;
     struct py_spy *spy;
     struct outbox outbox;
+    struct figures figures;
     struct agent_driver driver;
 };
 
@@ -169,6 +171,7 @@ static int on_registered(void *arg, const Muster__RegisterNodeAnswer *answer, st
              log_str("cluster", answer->cluster));
     report_start_beat(&agent->driver.report,
                       answer->beat_ms > 0 ? answer->beat_ms : BEAT_DEFAULT_MS);
+    figures_resend(&agent->figures); /* it may have been started just now */
     agent_driver_step(&agent->driver, &event);
     return 0;
 }
@@ -258,6 +261,18 @@ static void on_metric(void *arg, const struct metric *metric)
     outbox_metric(&agent->outbox, metric);
 }
 
+static void on_stepped(void *arg, const struct worker_key *key, const struct pace_mark *mark)
+{
+    struct agent *agent = arg;
+    figures_stepped(&agent->figures, key, mark);
+}
+
+static void on_number(void *arg, const struct worker_key *key, const char *name, double value)
+{
+    struct agent *agent = arg;
+    figures_number(&agent->figures, key, name, value);
+}
+
 static void on_stacks(void *arg, const struct agent_worker *worker, const char *text, size_t size)
 {
     struct agent *agent = arg;
@@ -339,6 +354,35 @@ static int copy_options(struct agent *agent, const struct agent_options *o, stru
     return 0;
 }
 
+/* Where programs without libworker report, and what finds the stacks of those that offer none. */
+static int connect_reports(struct agent *agent, const struct agent_options *o, struct error *err)
+{
+    struct py_spy_options spy = {.loop = agent->loop,
+                                 .launcher = agent->launcher,
+                                 .node = agent->name,
+                                 .patience_ms = PY_SPY_MS,
+                                 .found = on_spied,
+                                 .arg = agent};
+    int rc = py_spy_new(&spy, &agent->spy, err);
+    if (rc)
+        return rc;
+    struct report_options reports = {
+        .prefix = o->report_prefix ? o->report_prefix : "",
+        .node = agent->name,
+        .incarnation = agent->incarnation,
+        .upstream = coordinator_link_client(agent->link),
+        .events = {.arg = agent,
+                   .event = on_worker_event,
+                   .metric = on_metric,
+                   .stepped = on_stepped,
+                   .number = on_number,
+                   .worker = on_worker,
+                   .stacks = on_stacks,
+                   .no_stacks = on_no_stacks},
+    };
+    return report_socket_new(&reports, agent->env, agent->loop, &agent->reports, err);
+}
+
 static int connect_parts(struct agent *agent, const struct agent_options *o, struct error *err)
 {
     struct link_options link = {
@@ -378,33 +422,14 @@ static int connect_parts(struct agent *agent, const struct agent_options *o, str
                    .identify = on_identify,
                    .authorize = on_authorize,
                    .event = on_worker_event,
-                   .metric = on_metric},
+                   .metric = on_metric,
+                   .stepped = on_stepped,
+                   .number = on_number},
     };
     rc = worker_socket_new(&socket, agent->env, agent->loop, &agent->socket, err);
     if (rc)
         return rc;
-    struct py_spy_options spy = {.loop = agent->loop,
-                                 .launcher = agent->launcher,
-                                 .node = agent->name,
-                                 .patience_ms = PY_SPY_MS,
-                                 .found = on_spied,
-                                 .arg = agent};
-    rc = py_spy_new(&spy, &agent->spy, err);
-    if (rc)
-        return rc;
-    struct report_options reports = {
-        .prefix = o->report_prefix ? o->report_prefix : "",
-        .node = agent->name,
-        .incarnation = agent->incarnation,
-        .upstream = coordinator_link_client(agent->link),
-        .events = {.arg = agent,
-                   .event = on_worker_event,
-                   .metric = on_metric,
-                   .worker = on_worker,
-                   .stacks = on_stacks,
-                   .no_stacks = on_no_stacks},
-    };
-    return report_socket_new(&reports, agent->env, agent->loop, &agent->reports, err);
+    return connect_reports(agent, o, err);
 }
 
 static void connect_driver(struct agent *agent, const struct agent_options *o)
@@ -424,6 +449,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
     driver->socket = agent->socket;
     driver->reports = agent->reports;
     driver->outbox = &agent->outbox;
+    driver->figures = &agent->figures;
     driver->gpus = agent->gpus = gpu_watch_new(&gpus);
     driver->spy = agent->spy;
     driver->on_end = o->on_end;
@@ -504,6 +530,7 @@ void agent_free(struct agent *agent)
     if (agent->launcher_open)
         agent->launcher->close(agent->launcher->self);
     outbox_fini(&agent->outbox);
+    figures_fini(&agent->figures);
     agent_core_free(agent->core);
     arena_fini(&agent->texts);
     free(agent);

@@ -72,6 +72,7 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
         break;
     case AGENT_ACTION_FORGET:
         outbox_forget(driver->outbox, &action->key);
+        figures_forget(driver->figures, &action->key);
         report_socket_close(driver->reports, &action->key);
         launcher->forget(launcher->self, &action->key);
         break;
@@ -167,6 +168,7 @@ void agent_driver_init(struct agent_driver *driver)
     report->core = driver->core;
     report->link = driver->link;
     report->outbox = driver->outbox;
+    report->figures = driver->figures;
     report->gpus = driver->gpus;
     report->on_shipped = on_shipped;
     report->on_answer = on_report_answer;

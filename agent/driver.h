@@ -8,6 +8,7 @@
 #include "agent/agent_end.h"
 #include "agent/core/event.h"
 #include "agent/core/step.h"
+#include "agent/figures.h"
 #include "agent/link/coordinator_link.h"
 #include "agent/link/report_socket.h"
 #include "agent/link/worker_socket.h"
@@ -30,6 +31,7 @@ struct agent_driver { /* the first members are set by its owner */
     struct worker_socket *socket;
     struct report_socket *reports;
     struct outbox *outbox;
+    struct figures *figures;
     struct gpu_watch *gpus; /* NULL = there are none */
     struct py_spy *spy;
     struct starter starter;

@@ -21,6 +21,8 @@ void report_output(struct report *report)
 static void on_reported(void *arg, uint64_t sequence, int code)
 {
     struct report *report = arg;
+    if (code)
+        figures_resend(report->figures);
     if (sequence == report->data_sequence) {
         report->data_sequence = 0;
         outbox_done(report->outbox, code == 0, report->on_shipped, report->arg);
@@ -62,8 +64,11 @@ static void send_report(struct report *report)
     }
     (void)gpu_watch_fill(report->gpus, arena, &message); /* the next reading comes soon */
     fill_held(report->core, arena, &message);
+    figures_fill(report->figures, report->core, loop_now_ms(report->loop), arena, &message);
     outbox_fill(report->outbox, arena, &message);
     bool sent = coordinator_link_report(report->link, &message, on_reported, report);
+    if (!sent)
+        figures_resend(report->figures);
     if (outbox_packed(report->outbox, sent))
         report->data_sequence = coordinator_link_sequence(report->link);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "agent/core/step.h"
+#include "agent/figures.h"
 #include "agent/gpu_watch.h"
 #include "agent/link/coordinator_link.h"
 #include "agent/outbox.h"
@@ -26,6 +27,7 @@ struct report { /* the first members are set by its owner */
     const struct agent_core *core;
     struct coordinator_link *link;
     struct outbox *outbox;
+    struct figures *figures;
     struct gpu_watch *gpus; /* NULL = there are none */
     /* An ended worker's output is acknowledged; the answer to a report is here, `newest` if no
      * later report was sent. */

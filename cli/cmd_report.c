@@ -32,6 +32,10 @@ static const struct args_option options[] = {
      .max = STEP_MAX,
      .value_name = "STEPS",
      .help = "step: how many there will be"},
+    {.name = "waited",
+     .kind = ARGS_OPTION,
+     .type = ARGS_DURATION,
+     .help = "step: since the last one this rank waited this long for other ranks"},
     {.name = "metric",
      .kind = ARGS_REPEATED,
      .value_name = "NAME=NUMBER",
@@ -144,6 +148,8 @@ static int put_step(struct buf *line, const struct args *args, struct error *err
     (void)buf_printf(line, ", \"step\": %s", text);
     if (args_given(args, "of"))
         (void)buf_printf(line, ", \"total_steps\": %lld", (long long)args_integer(args, "of"));
+    if (args_given(args, "waited"))
+        (void)buf_printf(line, ", \"waited_s\": %.3f", (double)args_integer(args, "waited") / 1000);
     if (args_given(args, "loss")) {
         (void)buf_str(line, ", ");
         put_number(line, "loss", args_text(args, "loss"));

@@ -5,6 +5,7 @@
 #include "cli/client.h"
 #include "cli/job_text.h"
 #include "cli/last_words.h"
+#include "cli/rank_table.h"
 #include "cli/table.h"
 #include "common/base/parse.h"
 #include "common/rpc/message.h"
@@ -15,11 +16,21 @@ static const struct args_option options[] = {
     {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
     {0},
 };
-static const char *const show_examples[] = {"muster show gpt-kjv", "muster show j12 -o yaml", NULL};
+static const struct args_option show_options[] = {
+    CLIENT_OPTIONS,
+    CLIENT_OUTPUT,
+    {.name = "ranks",
+     .kind = ARGS_FLAG,
+     .help = "its ranks instead: the step, step time and newest numbers of each, and the slowest"},
+    {.name = "job", .kind = ARGS_POSITIONAL, .required = true, .help = "id or name of the job"},
+    {0},
+};
+static const char *const show_examples[] = {"muster show gpt-kjv", "muster show gpt-kjv --ranks",
+                                            "muster show j12 -o yaml", NULL};
 static const struct args_command show_command = {
     .program = "muster show",
     .summary = "one job: spec, workers, progress",
-    .options = options,
+    .options = show_options,
     .examples = show_examples,
 };
 static const char *const why_examples[] = {"muster why gpt-kjv", NULL};
@@ -256,9 +267,12 @@ static int run_show(const struct args *args)
     struct error err = {0};
     int code = EXIT_DONE;
     request.id = (char *)args_text(args, "job");
+    bool ranks = args_flag(args, "ranks");
     if (client_open(args, &client, &err) ||
-        client_call(&client, "GetJob", &request, NULL, &job, &err)) {
+        (!ranks && client_call(&client, "GetJob", &request, NULL, &job, &err))) {
         code = client_fail(&err);
+    } else if (ranks) {
+        code = rank_table_show(args, &client, request.id);
     } else if (!client_printed(args, job)) {
         show_facts(job);
         show_workers(job);

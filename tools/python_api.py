@@ -56,7 +56,7 @@ def type_text(name, schema):
 
 
 def types_text(schemas):
-    classes = "\n\n\n".join(type_text(name, schema) for name, schema in schemas.items())
+    classes = "\n\n".join(type_text(name, schema) for name, schema in schemas.items())
     return ('"""What REST sends and takes, made by tools/python_api.py from OpenAPI: change proto/ instead.\n\n'
             'As proto3 JSON has it: 64-bit integers are texts, and what is not known is None.\n"""\n'
             f"from __future__ import annotations\n\n{imports_of(classes)}\n\n\n{classes}\n")

@@ -93,6 +93,7 @@ export const getWhy = (id) => get(`${job(id)}/why`);
 export const getSeries = (id, series, afterStep) => get(`${job(id)}/metrics`, { series, after_step: afterStep, max_points: 2000 });
 export const getLogs = (id, query) => request("GET", `${job(id)}/logs?${new URLSearchParams(query)}`);
 export const getCheckpoints = (id) => get(`${job(id)}/checkpoints`);
+export const getRanks = (id) => get(`${job(id)}/ranks`);
 export const listChannels = (id) => get(`${job(id)}/channels`);
 export const cancelJob = (id) => post(`${job(id)}:cancel`);
 export const scaleJob = (id, min, max) => post(`${job(id)}:scale`, { min, max });

@@ -11,7 +11,7 @@ import { ago, bytes, count, loss, plural, rate, span, step, time } from "./forma
 import { ledgerBar, ledgerLegend } from "./ledger.js";
 import { Logs } from "./logs.js";
 import { askWhatIf } from "./plan.js";
-import { ranksTable } from "./ranks.js";
+import { ranksNote, ranksTable } from "./ranks.js";
 import { mayChangeJobs } from "./session.js";
 import { bands, begun, Timeline } from "./timeline.js";
 
@@ -138,6 +138,7 @@ export function jobView(root, id) {
     async refresh() {
       const job = await api.getJob(id);
       const { checkpoints = [] } = await api.getCheckpoints(job.id);
+      const figures = await api.getRanks(job.id);
       const { channels = [] } = ended(job.state) ? {} : await api.listChannels(job.id);
       await Promise.all([past.refresh(job.id), why.refresh(job)]);
       const generations = begun(bands(past.events, job, Date.now()));
@@ -155,7 +156,7 @@ export function jobView(root, id) {
       logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
       curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);
-      show(below, ledger(job), section("Ranks", null, ranksTable(job.workers || [])), channelsTable(channels), checkpointsTable(checkpoints), command(job), history(past.events));
+      show(below, ledger(job), section("Ranks", ranksNote(figures), ranksTable(job.workers || [], figures)), channelsTable(channels), checkpointsTable(checkpoints), command(job), history(past.events));
       await Promise.all([curves.refresh(job.id, generations), gpus.refresh(job.id), logs.refresh(job.id)]);
     },
     close() {

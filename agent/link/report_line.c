@@ -31,6 +31,7 @@ static const struct field fields[] = {
     {"protocol", FIELD_COUNT, AT(protocol), 0, 0},
     {"for_s", FIELD_SECONDS, AT(for_s), 0, 0},
     {"wait_s", FIELD_SECONDS, AT(wait_s), 0, 0},
+    {"waited_s", FIELD_SECONDS, AT(waited_s), 0, 0},
     {"client", FIELD_TEXT, AT(client), 0, REPORT_TEXT_MAX},
     {"why", FIELD_TEXT, AT(why), 0, REPORT_TEXT_MAX},
     {"path", FIELD_TEXT, AT(path), 0, REPORT_PATH_MAX},
@@ -121,19 +122,10 @@ static int read_number(const struct tree *node, double *ret, struct error *err)
     return tree_read_f64(node, ret, err);
 }
 
-static bool name_is_metric(const char *name)
-{
-    size_t length = strlen(name);
-    if (length < 1 || length > METRIC_NAME_MAX)
-        return false;
-    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-") ==
-           length;
-}
-
 static int add_sample(const struct tree *node, struct report_line *ret, struct error *err)
 {
     double value;
-    if (!name_is_metric(node->key))
+    if (!metric_name_valid(node->key))
         return tree_fail(node, err, "the name of a metric has 1 to %d of A-Z a-z 0-9 _ . / -",
                          METRIC_NAME_MAX);
     int rc = read_number(node, &value, err);
@@ -292,6 +284,7 @@ int report_line_parse(const char *text, size_t size, struct arena *arena, struct
     struct tree *map;
     uint64_t id = 0;
     *ret = (struct report_line){.phase = REPORT_WHOLE,
+                                .waited_s = NAN,
                                 .client = "",
                                 .why = "",
                                 .path = "",

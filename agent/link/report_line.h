@@ -57,7 +57,7 @@ struct report_line {
     int64_t id;
     uint64_t generation; /* 0 = not given */
     uint64_t step, total_steps, bytes, protocol;
-    double for_s, wait_s;
+    double for_s, wait_s, waited_s; /* waited_s NAN = not given */
     enum report_phase phase;
     int signal;                                               /* of stacks */
     const char *client, *why, *path, *key, *value, *endpoint; /* "" if not given */

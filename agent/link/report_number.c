@@ -1,5 +1,7 @@
 #include "agent/link/report_number.h"
 
+#include <math.h>
+
 #include "agent/link/report_stacks.h"
 #include "common/base/str.h"
 
@@ -8,6 +10,7 @@ enum { REPORT_WATCH_MS = 1000, MEAN_PARTS = 8 };
 /* The pause for a checkpoint that a step ends; the coordinator charges it to the ledger. */
 static const char pause_name[] = "checkpoint_seconds";
 
+/* Of rank 0 it is a sample of the job's series as well. */
 static void add_sample(struct reporter *r, const struct agent_worker *worker, const char *name,
                        double value, uint64_t step)
 {
@@ -21,6 +24,9 @@ static void add_sample(struct reporter *r, const struct agent_worker *worker, co
         reporter_drop(r, 1);
         return;
     }
+    all->events.number(all->events.arg, &r->key, name, value);
+    if (worker->assignment->rank != 0)
+        return;
     (void)str_copy(metric.job, sizeof(metric.job), r->key.job);
     (void)str_copy(metric.name, sizeof(metric.name), name);
     all->events.metric(all->events.arg, &metric);
@@ -87,7 +93,7 @@ void reporter_flush(struct reporter *r)
     loop_timer_cancel(r->all->loop, &r->beat);
     if (!worker || !r->dirty)
         return;
-    if (r->saved_ms > 0 && worker->assignment->rank == 0)
+    if (r->saved_ms > 0)
         add_sample(r, worker, pause_name, (double)r->saved_ms / 1000, r->step);
     r->saved_ms = 0;
     r->dirty = false;
@@ -144,11 +150,19 @@ void reporter_pause(struct reporter *r, int64_t for_ms)
 }
 
 /* A new step's weight in the mean is 1/MEAN_PARTS; pauses that were explained do not count. */
-static void count_time(struct reporter *r)
+static void count_time(struct reporter *r, const struct report_line *line)
 {
     int64_t now_ms = loop_now_ms(r->all->loop), each_ms = now_ms - r->stepped_ms;
-    if (r->stepped && !r->busy_until_ms && !r->saved_ms)
+    bool counts = r->stepped && !r->busy_until_ms && !r->saved_ms;
+    if (counts)
         r->typical_ms += (each_ms - r->typical_ms) / (r->typical_ms ? MEAN_PARTS : 1);
+    r->timed_ms += counts ? each_ms : 0;
+    r->waited_s += isnan(line->waited_s) ? 0 : line->waited_s;
+    struct pace_mark mark = {.step = line->step,
+                             .seconds = (double)r->timed_ms / 1000,
+                             .waited_seconds = isnan(line->waited_s) ? NAN : r->waited_s,
+                             .fresh = !counts};
+    r->all->events.stepped(r->all->events.arg, &r->key, &mark);
     r->stepped_ms = now_ms;
     r->busy_until_ms = 0;
     r->quiet = false;
@@ -160,7 +174,7 @@ void reporter_step(struct reporter *r, const struct report_line *line)
 {
     if (r->saves_since_ms) /* steps go on while it is saved: training did not wait */
         r->saves_since_ms = 0;
-    count_time(r);
+    count_time(r, line);
     r->step = line->step;
     r->stepped = true;
     if (line->has_total)
@@ -173,6 +187,6 @@ void reporter_samples(struct reporter *r, const struct agent_worker *worker,
                       const struct report_line *line)
 {
     uint64_t step = line->has_step ? line->step : r->step;
-    for (int i = 0; worker->assignment->rank == 0 && i < line->samples_count; i++)
+    for (int i = 0; i < line->samples_count; i++)
         add_sample(r, worker, line->samples[i].name, line->samples[i].value, step);
 }

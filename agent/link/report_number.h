@@ -6,7 +6,7 @@
 
 /* A step was completed: the core is informed within REPORT_BEAT_MS, of the first one at once. */
 void reporter_step(struct reporter *r, const struct report_line *line);
-/* Keep the line's numbers as series at this step. Those of rank 0 are the job's. */
+/* Keep the line's numbers as the worker's newest. Those of rank 0 are the job's series too. */
 void reporter_samples(struct reporter *r, const struct agent_worker *worker,
                       const struct report_line *line);
 /* No step is to be expected for this long; 0 ends it. */

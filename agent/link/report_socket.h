@@ -14,6 +14,7 @@
 #include "agent/core/action.h"
 #include "agent/core/event.h"
 #include "agent/core/metric.h"
+#include "agent/core/pace.h"
 #include "agent/core/worker.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
@@ -48,6 +49,9 @@ struct report_events {
     void *arg;
     void (*event)(void *arg, struct agent_event *event); /* the receiver sets its time */
     void (*metric)(void *arg, const struct metric *metric);
+    /* This worker completed steps; its program reported a number, whatever its rank is. */
+    void (*stepped)(void *arg, const struct worker_key *key, const struct pace_mark *mark);
+    void (*number)(void *arg, const struct worker_key *key, const char *name, double value);
     const struct agent_worker *(*worker)(void *arg, const struct worker_key *key); /* or NULL */
     /* Where the processes of a worker are, as they wrote it; not NUL-terminated. */
     void (*stacks)(void *arg, const struct agent_worker *worker, const char *text, size_t size);

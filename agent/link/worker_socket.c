@@ -143,11 +143,17 @@ static void on_watch(void *arg, struct rpc_call *call)
         deliver(socket, call, &event);
 }
 
-static void deliver_metrics(struct worker_socket *socket, const Muster__WorkerProgressRequest *m)
+/* `metrics` are the job's series, `numbers` another rank's own. */
+static void deliver_metrics(struct worker_socket *socket, const struct worker_key *key,
+                            const Muster__WorkerProgressRequest *m)
 {
     size_t count = m->n_metrics < SOCKET_METRICS_MAX ? m->n_metrics : SOCKET_METRICS_MAX;
+    size_t own = m->n_numbers < SOCKET_METRICS_MAX ? m->n_numbers : SOCKET_METRICS_MAX;
+    for (size_t i = 0; i < own; i++)
+        socket->events.number(socket->events.arg, key, m->numbers[i]->name, m->numbers[i]->value);
     for (size_t i = 0; i < count; i++) {
         const Muster__MetricSample *from = m->metrics[i];
+        socket->events.number(socket->events.arg, key, from->name, from->value);
         struct metric metric = {.generation = m->generation,
                                 .step = from->step,
                                 .wall_ms = from->wall_ms,
@@ -157,6 +163,16 @@ static void deliver_metrics(struct worker_socket *socket, const Muster__WorkerPr
             !str_copy(metric.name, sizeof(metric.name), from->name))
             socket->events.metric(socket->events.arg, &metric);
     }
+}
+
+/* Libworkers of older versions report no times. */
+static void deliver_pace(struct worker_socket *socket, const struct worker_key *key,
+                         const Muster__WorkerProgressRequest *m)
+{
+    struct pace_mark mark = {
+        .step = m->step, .seconds = m->step_seconds, .waited_seconds = m->waited_seconds};
+    if (m->step_seconds > 0 && m->waited_seconds >= 0)
+        socket->events.stepped(socket->events.arg, key, &mark);
 }
 
 static bool read_wait(const Muster__Wait *from, struct worker_wait *ret)
@@ -196,7 +212,8 @@ static void on_progress(void *arg, struct rpc_call *call)
         fail_call(call, &err);
         return;
     }
-    deliver_metrics(socket, m);
+    deliver_metrics(socket, &event.key, m);
+    deliver_pace(socket, &event.key, m);
     deliver(socket, call, &event);
 }
 

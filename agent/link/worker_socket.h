@@ -8,6 +8,7 @@
 #include "agent/core/action.h"
 #include "agent/core/event.h"
 #include "agent/core/metric.h"
+#include "agent/core/pace.h"
 #include "common/base/error.h"
 #include "common/env/env.h"
 #include "common/loop/loop.h"
@@ -36,6 +37,9 @@ struct socket_events {
                      struct error *err);
     void (*event)(void *arg, struct agent_event *event); /* the receiver sets its time */
     void (*metric)(void *arg, const struct metric *metric);
+    /* This worker completed steps; its program reported a number, whatever its rank is. */
+    void (*stepped)(void *arg, const struct worker_key *key, const struct pace_mark *mark);
+    void (*number)(void *arg, const struct worker_key *key, const char *name, double value);
 };
 
 struct socket_options { /* texts are copied */

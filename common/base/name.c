@@ -17,3 +17,10 @@ bool name_valid(const char *name)
             return false;
     return true;
 }
+
+bool metric_name_valid(const char *name)
+{
+    size_t length =
+        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-");
+    return length > 0 && length <= METRIC_NAME_MAX && !name[length];
+}

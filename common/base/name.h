@@ -17,5 +17,6 @@ enum {
 
 bool name_has(char c); /* a-z, 0-9, '.' and '-' */
 bool name_valid(const char *name);
+bool metric_name_valid(const char *name); /* [A-Za-z0-9_./-]{1,METRIC_NAME_MAX} */
 
 #endif

@@ -29,6 +29,8 @@ const struct route routes[] = {
      .summary = "Why a job is in its state, and what would change it"},
     {"GET", "/v1/jobs/{id}/metrics", "getJobMetrics", .call = "GetMetrics",
      .summary = "Series of numbers that its program reported"},
+    {"GET", "/v1/jobs/{id}/ranks", "getJobRanks", .call = "GetRanks",
+     .summary = "What each rank reported last, how long its steps take, and the slowest"},
     {"GET", "/v1/jobs/{id}/checkpoints", "listJobCheckpoints", .call = "ListCheckpoints",
      .summary = "Committed checkpoints"},
     {"POST", "/v1/plan", "plan", .call = "Plan", .body = ROUTE_OPTIONAL_BODY,

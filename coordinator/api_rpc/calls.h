@@ -27,6 +27,9 @@ void call_list_channels(struct service *, struct service_call *, bool last_chanc
 void call_send_terminal(struct service *, struct service_call *, bool last_chance);
 void call_receive_terminal(struct service *, struct service_call *, bool last_chance);
 
+/* rank_calls.c */
+void call_get_ranks(struct service *, struct service_call *, bool last_chance);
+
 /* overview_call.c */
 void call_overview(struct service *, struct service_call *, bool last_chance);
 

@@ -9,6 +9,7 @@
 #include "coordinator/api_rpc/intake_spec.h"
 #include "coordinator/api_rpc/job_query.h"
 #include "coordinator/api_rpc/quota.h"
+#include "coordinator/api_rpc/rank_pace.h"
 #include "coordinator/api_rpc/scope.h"
 #include "coordinator/api_rpc/secret_delivery.h"
 #include "coordinator/api_rpc/service_answer.h"
@@ -357,6 +358,8 @@ static bool why_reasons(struct service_call *call, const struct job *job, struct
     if (!reasons || !ret->reasons)
         return false;
     int count = core_why(service_cluster(call->service), job, reasons, WHY_REASONS_MAX);
+    if (count < WHY_REASONS_MAX)
+        count += rank_pace_explain(call->service->figures, job, &reasons[count]);
     for (int i = 0; i < count; i++) {
         ret->reasons[ret->n_reasons] = wire_reason(arena, &reasons[i]);
         if (!ret->reasons[ret->n_reasons] ||

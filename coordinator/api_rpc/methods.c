@@ -35,6 +35,8 @@ const struct service_method service_methods[] = {
      .has_spec = true, .plans = true},
     {"Coordinator", "GetLogs", "reading logs", ACCESS_READERS, .read = call_get_logs},
     {"Coordinator", "GetMetrics", "reading metrics", ACCESS_READERS, .read = call_get_metrics},
+    {"Coordinator", "GetRanks", "looking at a job's ranks", ACCESS_READERS,
+     .read = call_get_ranks},
     {"Coordinator", "ListCheckpoints", "listing checkpoints", ACCESS_READERS,
      .read = call_list_checkpoints},
     {"Coordinator", "ListEvents", "reading events", ACCESS_READERS, .read = call_list_events},

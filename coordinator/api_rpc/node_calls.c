@@ -230,6 +230,20 @@ static int keep_metrics(struct service *service, const Muster__NodeReport *messa
     return 0;
 }
 
+static void keep_figures(struct service *service, const Muster__NodeReport *message)
+{
+    size_t count = message->n_figures < RANK_FIGURES_REPORT_WORKERS_MAX
+                       ? message->n_figures
+                       : RANK_FIGURES_REPORT_WORKERS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const Muster__WorkerFigures *from = message->figures[i];
+        const struct job *job = cluster_job(service_cluster(service), from->job);
+        const struct worker *worker = job ? job_worker(job, from->uid) : NULL;
+        if (worker && strcmp(worker->node, message->node) == 0)
+            rank_figures_put(service->figures, job, from);
+    }
+}
+
 void call_report(struct service *service, struct service_call *call,
                  const struct service_request *request)
 {
@@ -259,6 +273,7 @@ void call_report(struct service *service, struct service_call *call,
     if (kept < 0)
         log_warn(service->options.log, "output of workers was not kept",
                  log_str("node", message->node), log_str("error", err.text));
+    keep_figures(service, message);
     call->sequence = kept == 0 ? message->sequence : 0;
     struct gpu_now gpus[NODE_GPUS_MAX];
     struct slot_held held[NODE_GPUS_MAX];

@@ -69,6 +69,8 @@ int service_new(const struct service_options *options, struct service **ret, str
     if (!rc)
         rc = board_new(&service->board, err);
     if (!rc)
+        rc = rank_figures_new(&service->figures, err);
+    if (!rc)
         rc = relay_new(options->channel_idle_ms, &service->relay, err);
     if (!rc)
         rc = access_new(&service->access, err);
@@ -107,6 +109,7 @@ void service_free(struct service *service)
     quota_rates_free(service->quota_rates);
     audit_folds_free(service->audit_folds);
     board_free(service->board);
+    rank_figures_free(service->figures);
     relay_free(service->relay);
     budgets_fini(&service->budgets);
     free(service);
@@ -350,6 +353,7 @@ void service_forget_job(struct service *service, const char *job)
     rpc_message_free(strmap_remove(&service->specs, job));
     free(strmap_remove(&service->late_outputs, job));
     service_forget_output(service, job);
+    rank_figures_forget(service->figures, job);
     wake_job(service, job);
 }
 

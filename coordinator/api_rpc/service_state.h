@@ -13,6 +13,7 @@
 #include "coordinator/api_rpc/budget.h"
 #include "coordinator/api_rpc/connection.h"
 #include "coordinator/api_rpc/open_call.h"
+#include "coordinator/api_rpc/rank_figures.h"
 #include "coordinator/api_rpc/secrets.h"
 #include "coordinator/api_rpc/service_host.h"
 #include "coordinator/model/cluster.h"
@@ -57,6 +58,7 @@ struct service {
     struct quota_rates *quota_rates;
     struct secrets *secrets;
     struct board *board;
+    struct rank_figures *figures;
     struct relay *relay;
     struct loop_timer channels; /* armed while there are any */
     struct strmap nodes_shown;  /* name -> struct node_shown (node_list.c) */

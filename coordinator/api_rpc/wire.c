@@ -74,7 +74,7 @@ static bool runs_unaware(const struct job *job, const struct worker *worker)
            worker->generation == group->generation;
 }
 
-static Muster__Worker__State worker_state(const struct job *job, const struct worker *worker)
+Muster__Worker__State wire_worker_state(const struct job *job, const struct worker *worker)
 {
     if (runs_unaware(job, worker))
         return MUSTER__WORKER__STATE__running;
@@ -121,7 +121,7 @@ static Muster__Worker *wire_worker(struct arena *arena, const struct job *job,
     ret->rank = worker->rank < 0 ? 0 : (uint32_t)worker->rank;
     ret->local_rank = (uint32_t)worker->local_rank;
     ret->node = rpc_text(worker->node);
-    ret->state = worker_state(job, worker);
+    ret->state = wire_worker_state(job, worker);
     if (worker->pid > 0) {
         ret->pid_known_case = MUSTER__WORKER__PID_KNOWN_PID;
         ret->pid = worker->pid;

@@ -26,6 +26,7 @@ bool wire_show_all(struct arena *arena, Muster__Reason *reason);
 Muster__Checkpoint *wire_checkpoint(struct arena *arena, const struct checkpoint *checkpoint);
 Muster__Job *wire_job(struct arena *arena, const struct job *job, Muster__JobSpec *spec,
                       bool workers);
+Muster__Worker__State wire_worker_state(const struct job *job, const struct worker *worker);
 /* `ms` has LEDGER_COUNT entries. */
 Muster__Ledger *wire_ledger(struct arena *arena, const int64_t *ms, uint64_t rework_steps);
 Muster__Node *wire_node(struct arena *arena, const struct node *node);

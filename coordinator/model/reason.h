@@ -64,6 +64,7 @@ struct reason {
     X(LATE, late, "most of its ranks wait for one to join")                                        \
     X(STALLED, stalled, "no step completes: ranks wait for one that is late, or all wait")         \
     X(STALL_OVER, stall_over, "it completes steps again")                                          \
+    X(SLOW_RANK, slow_rank, "a rank needs far longer for its part of a step than the others")      \
     X(FINISH_TIMEOUT, finish_timeout, "some ranks finished, the others do not")                    \
     X(RESTART_BUDGET, restart_budget, "more failures without progress than restart.max")           \
     X(CRASH_LOOP, crash_loop, "the same failure again and again without a new step")               \

@@ -74,13 +74,6 @@ void metrics_free(struct metrics *metrics)
     free(metrics);
 }
 
-static bool name_good(const char *name)
-{
-    size_t size =
-        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
-    return size > 0 && size <= METRIC_NAME_MAX && name[size] == 0;
-}
-
 static struct series *series_of(struct job_metrics *job, const char *name)
 {
     struct series *series = strmap_get(&job->series, name);
@@ -105,7 +98,7 @@ static void load_stride(struct job_metrics *job, char *line)
     if (!str_next(&rest, ' ', &number))
         return;
     ((char *)(uintptr_t)number.data)[number.size] = 0;
-    struct series *series = name_good(rest.data) ? series_of(job, rest.data) : NULL;
+    struct series *series = metric_name_valid(rest.data) ? series_of(job, rest.data) : NULL;
     if (series && !parse_i64(number.data, 1, INT64_MAX, &stride, NULL))
         series->stride = (uint64_t)stride;
 }
@@ -132,7 +125,7 @@ static void load_line(struct job_metrics *job, char *line)
     ((char *)(uintptr_t)part.data)[part.size] = 0;
     char *end;
     value = strtod(rest.data, &end);
-    if (end == rest.data || *end || !name_good(part.data))
+    if (end == rest.data || *end || !metric_name_valid(part.data))
         return;
     struct series *series = series_of(job, part.data);
     struct metric_sample sample = {
@@ -408,7 +401,8 @@ static void add_samples(struct job_metrics *job, const struct metric_sample *sam
 {
     for (int i = 0; i < samples_count; i++) {
         const struct metric_sample *sample = &samples[i];
-        struct series *series = name_good(sample->name) ? series_of(job, sample->name) : NULL;
+        struct series *series =
+            metric_name_valid(sample->name) ? series_of(job, sample->name) : NULL;
         if (series && sample->step <= INT64_MAX && sample->generation <= INT64_MAX &&
             series_add(series, sample))
             print_point(out, sample->name, sample->generation, &series->last);

@@ -43,6 +43,12 @@ struct session_group {
 int session_group_init(struct session_group *group, int world, struct error *err);
 void session_group_fini(struct session_group *group);
 
+struct session_step { /* completed ones */
+    int64_t step, total_steps;
+    double seconds;        /* that all steps of this process took so far; 0 = unknown */
+    double waited_seconds; /* of them: for other ranks, with nothing left to compute */
+};
+
 struct session;
 
 struct session_ops {
@@ -56,8 +62,9 @@ struct session_ops {
     /* Whether the job was asked to stop; then *ret_grace_ms is what is left to save in. */
     bool (*stopping)(struct session *, int64_t *ret_grace_ms);
     /* A step was completed. Sent in batches, latest wins. */
-    void (*progress)(struct session *, int64_t step, int64_t total_steps);
-    /* Kept until the next batch; beyond a limit the oldest are dropped. */
+    void (*progress)(struct session *, const struct session_step *);
+    /* Kept until the next batch; beyond a limit the oldest are dropped. Those of rank 0 are the
+     * job's series. */
     void (*metric)(struct session *, int64_t step, const char *name, double value);
     /* Report these ranks of this generation as lost. */
     void (*lost)(struct session *, uint64_t generation, const int *ranks, int n_ranks);

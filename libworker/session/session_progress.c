@@ -26,7 +26,7 @@ int64_t session_wall_ms(void)
 struct batch {
     Muster__WorkerProgressRequest request;
     Muster__MetricSample samples[METRICS_BATCH];
-    Muster__MetricSample *list[METRICS_BATCH];
+    Muster__MetricSample *list[METRICS_BATCH], *own[METRICS_BATCH];
     struct session_metric metrics[METRICS_BATCH];
     struct wk_comm_status status;
     Muster__Wait wait;
@@ -54,6 +54,32 @@ static void put_wait(struct session_rpc *s, struct batch *batch)
     batch->request.wait = &batch->wait;
 }
 
+/* Under lock. Agents of older versions take all `metrics` for the job's series. */
+static void put_metrics(struct session_rpc *s, struct batch *batch)
+{
+    Muster__WorkerProgressRequest *request = &batch->request;
+    size_t n = s->metrics_count < METRICS_BATCH ? s->metrics_count : METRICS_BATCH;
+    request->metrics = batch->list;
+    request->numbers = batch->own;
+    for (size_t i = 0; i < n; i++) {
+        struct session_metric *metric = &batch->metrics[i];
+        Muster__MetricSample *sample = &batch->samples[i];
+        *metric = s->metrics[(s->metrics_first + i) % SESSION_METRICS_MAX];
+        muster__metric_sample__init(sample);
+        sample->job = s->job;
+        sample->generation = s->generation;
+        sample->step = (uint64_t)metric->step;
+        sample->wall_ms = metric->wall_ms;
+        sample->name = metric->name;
+        sample->value = metric->value;
+        if (metric->own)
+            request->numbers[request->n_numbers++] = sample;
+        else
+            request->metrics[request->n_metrics++] = sample;
+    }
+    s->metrics_sending = n;
+}
+
 /* New data as a message; the metrics stay in the ring until it has arrived. NULL if another one is
  * in flight, the end has begun (unless this is its own), or memory is out. */
 static struct batch *take_batch(struct session_rpc *s, bool last)
@@ -71,28 +97,15 @@ static struct batch *take_batch(struct session_rpc *s, bool last)
         return NULL;
     }
     batch->request.generation = s->generation;
-    batch->request.step = (uint64_t)s->step;
-    batch->request.total_steps = (uint64_t)s->total_steps;
+    batch->request.step = (uint64_t)s->step.step;
+    batch->request.total_steps = (uint64_t)s->step.total_steps;
+    batch->request.step_seconds = s->step.seconds;
+    batch->request.waited_seconds = s->step.waited_seconds;
     put_wait(s, batch);
-    size_t n = s->metrics_count < METRICS_BATCH ? s->metrics_count : METRICS_BATCH;
-    for (size_t i = 0; i < n; i++) {
-        struct session_metric *metric = &batch->metrics[i];
-        Muster__MetricSample *sample = batch->list[i] = &batch->samples[i];
-        *metric = s->metrics[(s->metrics_first + i) % SESSION_METRICS_MAX];
-        muster__metric_sample__init(sample);
-        sample->job = s->job;
-        sample->generation = s->generation;
-        sample->step = (uint64_t)metric->step;
-        sample->wall_ms = metric->wall_ms;
-        sample->name = metric->name;
-        sample->value = metric->value;
-    }
+    put_metrics(s, batch);
     s->sending = true;
-    s->metrics_sending = n;
-    s->dirty = s->metrics_count > n;
+    s->dirty = s->metrics_count > s->metrics_sending;
     (void)pthread_mutex_unlock(&s->lock);
-    batch->request.n_metrics = n;
-    batch->request.metrics = batch->list;
     return batch;
 }
 
@@ -171,12 +184,11 @@ bool session_dirty(struct session_rpc *s)
     return post;
 }
 
-void session_progress(struct session *session, int64_t step, int64_t total_steps)
+void session_progress(struct session *session, const struct session_step *step)
 {
     struct session_rpc *s = (struct session_rpc *)session;
     (void)pthread_mutex_lock(&s->lock);
-    s->step = step;
-    s->total_steps = total_steps;
+    s->step = *step;
     s->wait.waiting_us = 0;
     bool post = session_dirty(s);
     (void)pthread_mutex_unlock(&s->lock);
@@ -195,7 +207,8 @@ void session_metric(struct session *session, int64_t step, const char *name, dou
     }
     struct session_metric *metric =
         &s->metrics[(s->metrics_first + s->metrics_count++) % SESSION_METRICS_MAX];
-    *metric = (struct session_metric){.step = step, .wall_ms = session_wall_ms(), .value = value};
+    *metric = (struct session_metric){
+        .step = step, .wall_ms = session_wall_ms(), .value = value, .own = s->rank != 0};
     (void)str_copy(metric->name, sizeof(metric->name), name);
     bool post = session_dirty(s);
     (void)pthread_mutex_unlock(&s->lock);

@@ -205,8 +205,10 @@ static int take_join(struct session_rpc *s, const Muster__WorkerJoinAnswer *answ
     (void)pthread_mutex_lock(&s->lock);
     if (answer->generation > s->target)
         s->target = answer->generation;
-    if (answer->ready)
+    if (answer->ready) {
         s->generation = answer->generation;
+        s->rank = (int)answer->rank;
+    }
     (void)pthread_mutex_unlock(&s->lock);
     if (answer->ready && *answer->token)
         hub_set_token(&s->hub, answer->token);
@@ -235,7 +237,7 @@ static int slot_join(struct session *session, const char *endpoint, uint64_t abo
         request.uid = s->uid;
         request.endpoint = (char *)endpoint;
         (void)pthread_mutex_lock(&s->lock);
-        request.step = (uint64_t)s->step;
+        request.step = (uint64_t)s->step.step;
         (void)pthread_mutex_unlock(&s->lock);
         struct error local = {0};
         rc = hub_call(&s->hub, "Join", &request.base, &options, &answer, &local);

@@ -22,6 +22,7 @@ enum {
 struct session_metric {
     int64_t step, wall_ms;
     double value;
+    bool own; /* of another rank than 0 */
     char name[SESSION_METRIC_NAME_MAX];
 };
 
@@ -39,7 +40,8 @@ struct session_rpc {
     bool stopping;
     int64_t stop_at_ms;            /* wall clock: when the grace is over */
     char why[SESSION_WHY_MAX + 1]; /* it is stopping; "" = not known */
-    int64_t step, total_steps;
+    struct session_step step;
+    int rank;                       /* in `generation` */
     bool dirty;                     /* step or metrics wait to be sent */
     bool posted;                    /* session_send_soon is on its way to the loop */
     struct session_metric *metrics; /* ring [SESSION_METRICS_MAX] */
@@ -63,7 +65,7 @@ struct session_rpc {
 int64_t session_wall_ms(void);
 
 /* The slots of these names. */
-void session_progress(struct session *session, int64_t step, int64_t total_steps);
+void session_progress(struct session *session, const struct session_step *step);
 void session_metric(struct session *session, int64_t step, const char *name, double value);
 
 /* Under lock: have the loop send what is new; whether session_send_soon is to be posted to it. */

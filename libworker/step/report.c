@@ -82,10 +82,10 @@ void report_follow(struct wk_context *ctx)
 
 void report_one(struct wk_context *ctx, const char *name, double value)
 {
-    if (ctx->group.rank != 0)
-        return;
     if (ctx->session)
         ctx->session->ops->metric(ctx->session, ctx->state.numbers.step, name, value);
+    if (ctx->group.rank != 0)
+        return;
     if (track_metric(&ctx->reports.track, ctx->state.numbers.step, name, value) &&
         !ctx->reports.failed) {
         ctx->reports.failed = true;
@@ -139,14 +139,18 @@ static struct unit *trained(struct wk_context *ctx)
     return units_main(ctx);
 }
 
-void report_step(struct wk_context *ctx, double tokens)
+static void report_losses(struct wk_context *ctx)
+{
+    struct unit *unit;
+    units_each(unit, ctx)
+        if (unit->optimizer && unit->loss_is_new && !isnan(unit->loss))
+            report_unit(unit, "loss", unit->loss);
+}
+
+/* A step's line, and now and then the numbers beside it. Of rank 0. */
+static void report_line(struct wk_context *ctx, double tokens)
 {
     struct unit *unit, *shown = trained(ctx);
-    if (ctx->session)
-        ctx->session->ops->progress(ctx->session, ctx->state.numbers.step,
-                                    ctx->state.numbers.total_steps);
-    if (ctx->group.rank != 0)
-        return;
     struct track_step step = {
         .step = ctx->state.numbers.step,
         .total_steps = ctx->state.numbers.total_steps,
@@ -156,17 +160,28 @@ void report_step(struct wk_context *ctx, double tokens)
         .of_samples = ctx->prepared.n_loaders && loader_counts_samples(ctx->prepared.loaders[0]),
         .now_ns = context_now_ns(),
     };
-    units_each(unit, ctx)
-        if (unit->optimizer && unit->loss_is_new && !isnan(unit->loss))
-            report_unit(unit, "loss", unit->loss);
     double rate = track_progress(&ctx->reports.track, &step);
-    if (rate >= 0) {
-        report_one(ctx, "tokens_per_second", rate);
-        units_each(unit, ctx)
-            if (unit->optimizer)
-                report_sometimes(unit);
-        report_profile(ctx);
-    }
+    if (rate < 0)
+        return;
+    report_one(ctx, "tokens_per_second", rate);
+    units_each(unit, ctx)
+        if (unit->optimizer)
+            report_sometimes(unit);
+    report_profile(ctx);
+}
+
+void report_step(struct wk_context *ctx, double tokens)
+{
+    struct unit *unit;
+    struct session_step told = {.step = ctx->state.numbers.step,
+                                .total_steps = ctx->state.numbers.total_steps,
+                                .seconds = ctx->reports.profile.all_seconds,
+                                .waited_seconds = ctx->reports.profile.exposed_seconds};
+    if (ctx->session)
+        ctx->session->ops->progress(ctx->session, &told);
+    report_losses(ctx);
+    if (ctx->group.rank == 0)
+        report_line(ctx, tokens);
     units_each(unit, ctx) {
         unit->norm = 0;
         unit->loss_is_new = false;

@@ -139,6 +139,8 @@ void profile_step(struct profile *profile, int64_t next)
     if (profile->trace)
         (void)fflush(profile->trace);
     profile->step_seconds += (double)(now - begun) * 1e-9;
+    profile->all_seconds += (double)(now - begun) * 1e-9;
+    profile->exposed_seconds += profile->pending[PROFILE_EXPOSED];
     for (int i = 0; i < PROFILE_COUNT; i++)
         profile->seconds[i] += profile->pending[i];
     memset(profile->pending, 0, sizeof(profile->pending));

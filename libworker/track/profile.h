@@ -34,6 +34,7 @@ struct profile {
     double seconds[PROFILE_COUNT], step_seconds; /* of completed steps, since profile_take */
     double pending[PROFILE_COUNT];               /* of the step being worked on */
     int64_t steps;                               /* since profile_take */
+    double all_seconds, exposed_seconds;         /* of all completed steps, and of their EXPOSED */
     int64_t step_begun_ns;                       /* 0: no phase has begun yet */
     struct {
         enum profile_phase phase;

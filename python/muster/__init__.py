@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .reporting import place as place
     from .reporting import progress as progress
     from .reporting import report as report
+    from .reporting import waiting as waiting
     from .sampler import BatchSampler as BatchSampler
     from .sampler import Sampler as Sampler
     from .saving import checkpoint as checkpoint
@@ -52,7 +53,7 @@ _HOMES: Dict[str, str] = {
     "board": "", "Place": "agent",
     **dict.fromkeys(("Aborted", "Error", "Mismatch", "NotFound", "PeerLost", "Stopped", "TimedOut", "Unavailable"), "errors"),
     "run": "launch", **dict.fromkeys(("Client", "submit"), "client"),
-    **dict.fromkeys(("done", "pause", "place", "progress", "report"), "reporting"),
+    **dict.fromkeys(("done", "pause", "place", "progress", "report", "waiting"), "reporting"),
     **dict.fromkeys(("BatchSampler", "Sampler"), "sampler"),
     **dict.fromkeys(("checkpoint", "latest", "saved"), "saving"),
     **dict.fromkeys(("EXIT_STOPPED", "grace_left", "should_stop", "stop_reason"), "stopping"),

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 from urllib.parse import quote
 
-from .api_types import (BackupAnswer, CreateTokenAnswer, GetLogsAnswer, GetMetricsAnswer, Job, JobSpecInput,
-                        JobSpecRangeInput, ListAuditAnswer, ListChannelsAnswer, ListCheckpointsAnswer,
+from .api_types import (BackupAnswer, CreateTokenAnswer, GetLogsAnswer, GetMetricsAnswer, GetRanksAnswer, Job,
+                        JobSpecInput, JobSpecRangeInput, ListAuditAnswer, ListChannelsAnswer, ListCheckpointsAnswer,
                         ListEventsAnswer, ListJobsAnswer, ListNodesAnswer, ListSecretsAnswer, ListTenantsAnswer,
                         ListTokensAnswer, Node, OverviewAnswer, PlanAnswer, PlanRequestMoreInput, QuotaInput,
                         RekeySecretsAnswer, ReplayAnswer, Secret, Tenant, Token, VersionAnswer, WhyJobAnswer)
@@ -93,6 +93,12 @@ class Api:
         """GET /v1/jobs/{id}/metrics"""
         answer: GetMetricsAnswer = self._call("GET", f"/v1/jobs/{_quoted(id)}/metrics", query={"name": name,
                                            "after_step": after_step, "max_points": max_points, "series": series})
+        return answer
+
+    def get_job_ranks(self, id: str, *, first: Optional[int] = None, limit: Optional[int] = None) -> GetRanksAnswer:
+        """GET /v1/jobs/{id}/ranks"""
+        answer: GetRanksAnswer = self._call("GET", f"/v1/jobs/{_quoted(id)}/ranks", query={"first": first,
+                                         "limit": limit})
         return answer
 
     def list_job_checkpoints(self, id: str) -> ListCheckpointsAnswer:

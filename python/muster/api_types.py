@@ -29,7 +29,6 @@ class JobSpecInput(TypedDict, total=False):
     stop_signal: Optional[str]
     signal: Optional[str]
 
-
 class Job(TypedDict, total=False):
     id: str
     spec: JobSpec
@@ -62,26 +61,21 @@ class Job(TypedDict, total=False):
     node_count: int
     signal_wall_ms: str
 
-
 class ListJobsAnswer(TypedDict):
     jobs: List[Job]
     next_cursor: str
 
-
 class ListChannelsAnswer(TypedDict):
     channels: List[Channel]
-
 
 class GetLogsAnswer(TypedDict):
     lines: List[LogLine]
     cursor: str
     ended: bool
 
-
 class ListEventsAnswer(TypedDict):
     events: List[Event]
     next: str
-
 
 class WhyJobAnswer(TypedDict, total=False):
     job: Job
@@ -89,25 +83,28 @@ class WhyJobAnswer(TypedDict, total=False):
     reasons: List[Reason]
     history: List[Event]
 
-
 class GetMetricsAnswer(TypedDict):
     series: List[MetricSeries]
 
+class GetRanksAnswer(TypedDict, total=False):
+    ranks: List[Rank]
+    next: int
+    count: int
+    by_work: bool
+    median_ms: Optional[float]
+    slowest: Reason
 
 class ListCheckpointsAnswer(TypedDict):
     checkpoints: List[Checkpoint]
-
 
 class JobSpecRangeInput(TypedDict, total=False):
     min: Optional[int]
     max: Optional[int]
     spares: Optional[int]
 
-
 class PlanRequestMoreInput(TypedDict, total=False):
     like: Optional[str]
     count: Optional[int]
-
 
 class PlanAnswer(TypedDict):
     summary: str
@@ -120,7 +117,6 @@ class PlanAnswer(TypedDict):
     effects: List[PlanAnswerEffect]
     effects_left_out: int
 
-
 class OverviewAnswer(TypedDict, total=False):
     jobs: OverviewAnswerJobs
     nodes: OverviewAnswerNodes
@@ -132,13 +128,11 @@ class OverviewAnswer(TypedDict, total=False):
     queue: List[OverviewAnswerPlace]
     ended: List[Job]
 
-
 class ListNodesAnswer(TypedDict):
     nodes: List[Node]
     version: str
     whole: bool
     forgotten: List[str]
-
 
 class Node(TypedDict, total=False):
     name: str
@@ -160,7 +154,6 @@ class Node(TypedDict, total=False):
     uses: List[NodeUse]
     unenforced: str
 
-
 class ReplayAnswer(TypedDict):
     at: str
     first: str
@@ -172,13 +165,11 @@ class ReplayAnswer(TypedDict):
     compared: int
     differing: List[str]
 
-
 class VersionAnswer(TypedDict):
     version: str
     commit: str
     cluster: str
     protocol: int
-
 
 class Token(TypedDict):
     id: str
@@ -192,17 +183,14 @@ class Token(TypedDict):
     uses: str
     uses_max: str
 
-
 class ListTenantsAnswer(TypedDict):
     tenants: List[Tenant]
-
 
 class QuotaInput(TypedDict, total=False):
     name: Optional[str]
     limit: Optional[str]
     used: Optional[str]
     is_default: Optional[bool]
-
 
 class Tenant(TypedDict, total=False):
     name: str
@@ -217,19 +205,15 @@ class Tenant(TypedDict, total=False):
     quotas: List[Quota]
     checkpoint_prefixes: List[str]
 
-
 class ListTokensAnswer(TypedDict):
     tokens: List[Token]
-
 
 class CreateTokenAnswer(TypedDict, total=False):
     token: Token
     plain: str
 
-
 class ListSecretsAnswer(TypedDict):
     secrets: List[Secret]
-
 
 class Secret(TypedDict):
     name: str
@@ -243,28 +227,23 @@ class Secret(TypedDict):
     jobs: List[SecretUse]
     jobs_count: int
 
-
 class RekeySecretsAnswer(TypedDict):
     sealed: int
     dropped: int
     place: str
 
-
 class ListAuditAnswer(TypedDict):
     entries: List[AuditEntry]
     next: str
-
 
 class BackupAnswer(TypedDict):
     path: str
     size_bytes: str
 
-
 class JobSpecResourcesInput(TypedDict, total=False):
     slots: Optional[int]
     cpus: Optional[float]
     memory: Optional[str]
-
 
 class JobSpecRestartInput(TypedDict, total=False):
     max: Optional[int]
@@ -272,12 +251,10 @@ class JobSpecRestartInput(TypedDict, total=False):
     on_no_progress: Optional[str]
     on_failure: Optional[str]
 
-
 class JobSpecCheckpointInput(TypedDict, total=False):
     dir: Optional[str]
     every: Optional[str]
     keep: Optional[int]
-
 
 class TrainingInput(TypedDict, total=False):
     strategy: Optional[str]
@@ -289,7 +266,6 @@ class TrainingInput(TypedDict, total=False):
     bucket_mib: Optional[float]
     optimizer: Optional[str]
     settings: Optional[Dict[str, str]]
-
 
 class JobSpec(TypedDict, total=False):
     name: str
@@ -313,7 +289,6 @@ class JobSpec(TypedDict, total=False):
     stop_signal: str
     signal: str
 
-
 class Reason(TypedDict):
     kind: str
     text: str
@@ -321,7 +296,6 @@ class Reason(TypedDict):
     rank: int
     hint: str
     output: str
-
 
 class Worker(TypedDict, total=False):
     uid: str
@@ -336,7 +310,6 @@ class Worker(TypedDict, total=False):
     wait: Wait
     reports_dropped: str
 
-
 class Checkpoint(TypedDict):
     step: str
     path: str
@@ -344,7 +317,6 @@ class Checkpoint(TypedDict):
     wall_ms: str
     size_bytes: str
     world: int
-
 
 class Ledger(TypedDict):
     queue: float
@@ -356,7 +328,6 @@ class Ledger(TypedDict):
     hang: float
     total: float
     rework_steps: str
-
 
 class Channel(TypedDict):
     id: str
@@ -370,7 +341,6 @@ class Channel(TypedDict):
     bytes_in: str
     bytes_out: str
 
-
 class LogLine(TypedDict):
     wall_ms: str
     rank: int
@@ -378,7 +348,6 @@ class LogLine(TypedDict):
     is_stderr: bool
     text: str
     is_stacks: bool
-
 
 Event = TypedDict("Event", {
     "seq": "str",
@@ -393,11 +362,22 @@ Event = TypedDict("Event", {
     "world": "int",
 }, total=False)
 
-
 class MetricSeries(TypedDict):
     name: str
     points: List[MetricPoint]
 
+class Rank(TypedDict):
+    rank: int
+    node: str
+    slot: int
+    gpu: Optional[int]
+    state: str
+    step: Optional[str]
+    step_ms: Optional[float]
+    work_ms: Optional[float]
+    timed: int
+    ratio: Optional[float]
+    numbers: Dict[str, float]
 
 class PlanAnswerEffect(TypedDict):
     job: str
@@ -405,7 +385,6 @@ class PlanAnswerEffect(TypedDict):
     effect: str
     node: str
     gives_way: bool
-
 
 class OverviewAnswerJobs(TypedDict):
     queued: int
@@ -423,7 +402,6 @@ class OverviewAnswerJobs(TypedDict):
     waiting: int
     stalled: int
 
-
 class OverviewAnswerNodes(TypedDict):
     joining: int
     ready: int
@@ -434,11 +412,9 @@ class OverviewAnswerNodes(TypedDict):
     lost: int
     all: int
 
-
 class OverviewAnswerPlace(TypedDict, total=False):
     place: int
     job: Job
-
 
 class Gpu(TypedDict, total=False):
     index: int
@@ -458,12 +434,10 @@ class Gpu(TypedDict, total=False):
     pcie_lanes: int
     numa_node: Optional[int]
 
-
 class NodeUse(TypedDict):
     job: str
     name: str
     slots: int
-
 
 class Quota(TypedDict):
     name: str
@@ -471,11 +445,9 @@ class Quota(TypedDict):
     used: str
     is_default: bool
 
-
 class SecretUse(TypedDict):
     job: str
     name: str
-
 
 class AuditEntry(TypedDict):
     seq: str
@@ -491,7 +463,6 @@ class AuditEntry(TypedDict):
     result: str
     text: str
 
-
 class TrainingMeshInput(TypedDict, total=False):
     dp: Optional[int]
     dp_replicate: Optional[int]
@@ -500,18 +471,15 @@ class TrainingMeshInput(TypedDict, total=False):
     tp: Optional[int]
     pp: Optional[int]
 
-
 class JobSpecRange(TypedDict):
     min: int
     max: int
     spares: int
 
-
 class JobSpecResources(TypedDict):
     slots: int
     cpus: float
     memory: str
-
 
 class JobSpecRestart(TypedDict):
     max: int
@@ -519,12 +487,10 @@ class JobSpecRestart(TypedDict):
     on_no_progress: str
     on_failure: str
 
-
 class JobSpecCheckpoint(TypedDict):
     dir: str
     every: str
     keep: int
-
 
 class Training(TypedDict, total=False):
     strategy: str
@@ -537,7 +503,6 @@ class Training(TypedDict, total=False):
     optimizer: str
     settings: Dict[str, str]
 
-
 class Exit(TypedDict):
     code: int
     signal: int
@@ -546,7 +511,6 @@ class Exit(TypedDict):
     text: str
     wall_ms: str
     last_output: str
-
 
 class Wait(TypedDict):
     communicator: str
@@ -557,12 +521,10 @@ class Wait(TypedDict):
     ranks: List[int]
     ranks_count: int
 
-
 class MetricPoint(TypedDict):
     step: str
     value: Union[float, str]
     wall_ms: str
-
 
 class GpuReading(TypedDict):
     used_percent: Optional[int]
@@ -575,7 +537,6 @@ class GpuReading(TypedDict):
     slowed_by_heat: bool
     lost: bool
 
-
 class TrainingMesh(TypedDict, total=False):
     dp: int
     dp_replicate: int
@@ -583,7 +544,6 @@ class TrainingMesh(TypedDict, total=False):
     cp: int
     tp: int
     pp: int
-
 
 class Error(TypedDict):
     error: Dict[str, Any]

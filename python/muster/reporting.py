@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any, Dict, Iterable, Iterator, Mapping, Optional, TypeVar
+from collections import deque
+from contextlib import contextmanager
+from typing import Any, Deque, Dict, Iterable, Iterator, Mapping, Optional, TypeVar
 
 from .agent import Agent, Place, agent, log
 
@@ -22,19 +24,26 @@ NAME = re.compile(r"[A-Za-z0-9_./-]{1,63}")
 FIELDS = ("loss", "lr", "tokens_per_second", "samples_per_second")  # of a step's own
 SAMPLES_MAX = 64  # in a line
 PROGRESS_S = 0.1  # between two reports of `progress`
+DEVICE_S = 1.0  # between two readings of a number on a device, by ranks other than 0
 _refused_names: Dict[str, bool] = {}
+_device_read: Dict[str, float] = {}  # name -> when
+_waits: Deque[float] = deque(maxlen=10_000)  # seconds, since the last report of a step
+_waiting_used = False
 
 
 def report(step: Optional[int] = None, *, total_steps: Optional[int] = None,
-           metrics: Optional[Mapping[str, Any]] = None, **numbers: Any) -> None:
+           metrics: Optional[Mapping[str, Any]] = None, waited_s: Optional[float] = None, **numbers: Any) -> None:
     """`step`: the number of completed steps; None: the numbers belong to the last one. `numbers`, and
     `metrics` for names that are no Python names ("eval/accuracy"), are floats or what float() takes:
     a scalar of numpy, a tensor of one element. Text and other things are left out, with a warning.
+    `waited_s`: since the last step this rank waited this long for other ranks; by default what
+    `waiting` has measured, if the program uses it.
 
-    All ranks call it: Muster then knows which of them is late. The numbers are rank 0's alone.
+    All ranks call it: Muster then knows which of them is late. The numbers of rank 0 are the job's;
+    the newest of each other rank are in `muster show JOB --ranks`.
     """
     here = agent()
-    values = _numbers({**numbers, **(metrics or {})}) if here is None or rank() == 0 else {}
+    values = _numbers({**numbers, **(metrics or {})}, here is None or rank() == 0)
     if here is None:
         log("info", "%s%s", "" if step is None else f"step {step} ", " ".join(f"{k}={v}" for k, v in values.items()))
         return
@@ -44,9 +53,34 @@ def report(step: Optional[int] = None, *, total_steps: Optional[int] = None,
         message.update((name, values.pop(name)) for name in FIELDS if name in values)
         if total_steps is not None:
             message["total_steps"] = int(total_steps)
+        waited_s = _waited() if waited_s is None else waited_s
+        if waited_s is not None:
+            message["waited_s"] = waited_s
     elif not values:
         return
     _send(here, message, values)
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """What happens inside is waiting for other ranks, as a barrier is: `with muster.waiting(): …`. Of
+    ranks that meet in each step this tells which is slow. Work of this rank's own must not be inside,
+    nor a wait for its GPU."""
+    global _waiting_used
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        _waiting_used = True
+        _waits.append(time.monotonic() - begun)
+
+
+def _waited() -> Optional[float]:
+    """None in a program that does not use `waiting`."""
+    total = 0.0
+    while _waits:
+        total += _waits.popleft()
+    return total if _waiting_used else None
 
 
 def _send(here: Agent, message: Dict[str, Any], values: Dict[str, Any]) -> None:
@@ -61,11 +95,25 @@ def _send(here: Agent, message: Dict[str, Any], values: Dict[str, Any]) -> None:
         message = {"do": "metric", **({"step": message["step"]} if "step" in message else {})}
 
 
-def _numbers(values: Mapping[str, Any]) -> Dict[str, Any]:
+def _is_due(name: str, value: Any) -> bool:
+    """Reading a number on a device waits for the device. Of ranks other than 0 the newest is shown and
+    no series is kept, so now and then suffices."""
+    if getattr(getattr(value, "device", None), "type", "cpu") == "cpu":
+        return True
+    now = time.monotonic()
+    if now - _device_read.get(name, -DEVICE_S) < DEVICE_S:
+        return False
+    if len(_device_read) >= 1000:
+        _device_read.clear()
+    _device_read[name] = now
+    return True
+
+
+def _numbers(values: Mapping[str, Any], all_of_them: bool) -> Dict[str, Any]:
     """As JSON has them; NaN and infinities are texts."""
     found: Dict[str, Any] = {}
     for name, value in values.items():
-        if value is None:
+        if value is None or not (all_of_them or _is_due(name, value)):
             continue
         try:
             number = float(value.detach() if hasattr(value, "detach") else value)  # torch warns without it

@@ -32,6 +32,7 @@ struct hub {
     struct rpc_client *upstream;
     struct loop_timer tick;
     uint64_t generation;
+    struct pace pace;
     bool let_in; /* an event came of the call that is being made */
 };
 
@@ -89,6 +90,22 @@ static void on_metric(void *arg, const struct metric *metric)
     insist(metric->name[0]);
 }
 
+static void on_stepped(void *arg, const struct worker_key *key, const struct pace_mark *mark)
+{
+    struct hub *hub = arg;
+    hub->let_in = true;
+    (void)key;
+    insist(mark->seconds > 0 && mark->waited_seconds >= 0);
+    (void)pace_add(&hub->pace, mark);
+}
+
+static void on_number(void *arg, const struct worker_key *key, const char *name, double value)
+{
+    struct hub *hub = arg;
+    hub->let_in = true;
+    (void)key, (void)name, (void)value; /* figures.c ignores names that are none */
+}
+
 /* Both workers of the gang are wanted in this generation, and all have joined the one before. */
 static void want(struct hub *hub, uint64_t generation)
 {
@@ -134,7 +151,9 @@ static void hub_init(struct hub *hub)
                                                 .identify = identify,
                                                 .authorize = authorize,
                                                 .event = on_event,
-                                                .metric = on_metric}};
+                                                .metric = on_metric,
+                                                .stepped = on_stepped,
+                                                .number = on_number}};
     insist(worker_socket_new(&options, &hub->door.env, hub->door.loop, &hub->socket, &err) == 0);
     struct agent_event registered = {.kind = AGENT_EVENT_REGISTERED};
     step(hub, &registered);

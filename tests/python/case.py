@@ -29,12 +29,14 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def forget():
-        from muster import agent, stacks, stopping
+        from muster import agent, reporting, stacks, stopping
         if agent._agent is not None:
             agent._agent.close()
         agent._agent = None
         stacks.forget()
         stopping._signalled = None
+        reporting._waiting_used = False
+        reporting._device_read.clear()
 
     def peer(self, **more):
         peer = AgentPeer(**more)

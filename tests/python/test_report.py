@@ -16,7 +16,7 @@ from case import PYTHON, Case
 
 import muster
 from muster import agent as agents
-from muster import stopping
+from muster import reporting, stopping
 from muster.reporting import dropped
 
 
@@ -59,13 +59,54 @@ class Reports(Case):
         wait_for("150 numbers", all_of_them)
         self.assertEqual(len(peer.of("step")), 1)
 
-    def test_other_ranks_report_steps_and_no_numbers(self):
+    def test_other_ranks_report_their_numbers_too(self):
         peer = self.peer(hello={"rank": 1, "world": 2})
         os.environ["RANK"] = "1"
         muster.report(3, loss=1.0)
-        muster.report(loss=1.0)
-        self.assertEqual(wait_for("a step", lambda: peer.of("step")), [{"do": "step", "step": 3}])
-        self.assertEqual(peer.of("metric"), [])
+        muster.report(accuracy=0.5)
+        self.assertEqual(wait_for("a step", lambda: peer.of("step")), [{"do": "step", "step": 3, "loss": 1.0}])
+        self.assertEqual(wait_for("a number", lambda: peer.of("metric")), [{"do": "metric", "metrics": {"accuracy": 0.5}}])
+
+    def test_other_ranks_wait_for_a_number_on_a_device_once_a_second(self):
+        class Device:
+            type = "cuda"
+
+        class Tensor:
+            device, read = Device, 0
+
+            def __float__(self):
+                Tensor.read += 1
+                return 2.0
+
+        peer = self.peer(hello={"rank": 1, "world": 2})
+        os.environ["RANK"] = "1"
+        self.addCleanup(setattr, reporting, "DEVICE_S", reporting.DEVICE_S)
+        reporting.DEVICE_S = 3600
+        for step in range(1, 51):
+            muster.report(step, loss=Tensor())
+        self.assertEqual(len(wait_for("50 steps", lambda: len(peer.of("step")) == 50 and peer.of("step"))), 50)
+        self.assertEqual(peer.of("step")[0], {"do": "step", "step": 1, "loss": 2.0})
+        self.assertEqual(Tensor.read, 1)
+        self.forget()
+        self.peer()
+        os.environ["RANK"] = "0"
+        for step in range(51, 61):
+            muster.report(step, loss=Tensor())
+        self.assertEqual(Tensor.read, 11, "all numbers of rank 0 are the job's")
+
+    def test_waiting_is_told_with_the_next_step_once_it_is_measured(self):
+        peer = self.peer(hello={"rank": 1, "world": 2})
+        muster.report(1)
+        for _ in range(2):
+            with muster.waiting():
+                time.sleep(0.01)
+        muster.report(2)
+        muster.report(3)
+        muster.report(4, waited_s=1.5)
+        steps = wait_for("4 steps", lambda: len(peer.of("step")) == 4 and peer.of("step"))
+        self.assertNotIn("waited_s", steps[0], "nothing was measured")
+        self.assertGreaterEqual(steps[1]["waited_s"], 0.02)
+        self.assertEqual([step["waited_s"] for step in steps[2:]], [0, 1.5])
 
     def test_progress_reports_what_the_loop_has_done(self):
         peer = self.peer()

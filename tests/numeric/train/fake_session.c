@@ -118,12 +118,12 @@ static bool fake_stopping(struct session *session, int64_t *ret_grace_ms)
     return stopping;
 }
 
-static void fake_progress(struct session *session, int64_t step, int64_t total_steps)
+static void fake_progress(struct session *session, const struct session_step *step)
 {
     struct fake_cluster *cluster = enter(session);
-    cluster->total_steps = total_steps;
-    if (step > cluster->last_step)
-        cluster->last_step = step;
+    cluster->total_steps = step->total_steps;
+    if (step->step > cluster->last_step)
+        cluster->last_step = step->step;
     pthread_cond_broadcast(&cluster->changed);
     leave(cluster);
 }

@@ -11,6 +11,7 @@ static void hidden_from(const char *token, const char *theirs)
     Muster__GetJobRequest get = MUSTER__GET_JOB_REQUEST__INIT;
     Muster__WatchJobRequest watch = MUSTER__WATCH_JOB_REQUEST__INIT;
     Muster__GetLogsRequest logs = MUSTER__GET_LOGS_REQUEST__INIT;
+    Muster__GetRanksRequest ranks = MUSTER__GET_RANKS_REQUEST__INIT;
     Muster__GetMetricsRequest metrics = MUSTER__GET_METRICS_REQUEST__INIT;
     Muster__ListEventsRequest events = MUSTER__LIST_EVENTS_REQUEST__INIT;
     same_as_absent("GetJob", &get, &get.id, token, theirs);
@@ -19,6 +20,7 @@ static void hidden_from(const char *token, const char *theirs)
     same_as_absent("WatchJob", &watch, &watch.id, token, theirs);
     same_as_absent("GetLogs", &logs, &logs.id, token, theirs);
     same_as_absent("GetMetrics", &metrics, &metrics.id, token, theirs);
+    same_as_absent("GetRanks", &ranks, &ranks.id, token, theirs);
     same_as_absent("ListEvents", &events, &events.job, token, theirs);
 }
 

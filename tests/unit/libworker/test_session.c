@@ -53,7 +53,7 @@ static void a_member_waits_until_the_generation_is_complete(void)
     CHECK(strcmp(joining.group.resume_from, "/c/step-00000010") == 0);
     session_group_fini(&joining.group);
     /* From now on it speaks with the token of this generation. */
-    session->ops->progress(session, 3, 10);
+    session->ops->progress(session, &(struct session_step){.step = 3, .total_steps = 10});
     EVENTUALLY(&hub, hub.step == 3 && hub.total_steps == 10);
     EVENTUALLY(&hub, strcmp(hub.token, "next-token") == 0);
     session->ops->free(session);
@@ -209,7 +209,7 @@ static void metrics_go_in_batches_and_the_last_ones_before_the_end(void)
     struct session *session = hub_session(&hub);
     for (int i = 1; i <= 3000; i++) {
         session->ops->metric(session, i, "loss", 1.0 / i);
-        session->ops->progress(session, i, 3000);
+        session->ops->progress(session, &(struct session_step){.step = i, .total_steps = 3000});
     }
     session->ops->free(session);
     EVENTUALLY(&hub, hub.step == 3000 && hub.metrics == 3000);
