@@ -31,7 +31,9 @@ enum {
     CUDA_NAME_BYTES = 256,
 };
 
+struct device_wire;
 struct nccl_library;
+struct nccl_piece;
 
 struct cuda_device {
     struct device base; /* first */
@@ -46,10 +48,13 @@ struct cuda_device {
     void (*cudnn_close)(struct cuda_device *);
     struct nccl_library *nccl; /* of nccl_library.c, likewise */
     void (*nccl_close)(struct cuda_device *);
-    enum attention_choice attention; /* the setting */
-    bool plans_alone;                /* it is cuda_plan_device_new's: there is no GPU */
-    bool captures;                   /* a stream is being captured (graphs.h) */
-    cudaError_t capture_error;       /* the first one meanwhile, or cudaSuccess */
+    struct device_wire *wires;      /* the open ones of nccl.c */
+    struct nccl_piece *nccl_pieces; /* memory of nccl_memory.c; all is freed before the device */
+    bool (*nccl_free)(struct cuda_device *, void *memory); /* its end of memory; NULL: none is */
+    enum attention_choice attention;                       /* the setting */
+    bool plans_alone;          /* it is cuda_plan_device_new's: there is no GPU */
+    bool captures;             /* a stream is being captured (graphs.h) */
+    cudaError_t capture_error; /* the first one meanwhile, or cudaSuccess */
 };
 
 struct cuda_queue {

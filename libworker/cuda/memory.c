@@ -29,6 +29,8 @@ void cuda_memory_free(struct device *base, enum memory_kind kind, void *memory, 
     struct cuda_device *device = cuda_device_of(base);
     (void)bytes;
     (void)cudaSetDevice(device->number);
+    if (kind == MEMORY_DEVICE && device->nccl_free && device->nccl_free(device, memory))
+        return;
     cudaError_t rc = kind == MEMORY_PINNED ? cudaFreeHost(memory) : cudaFree(memory);
     (void)cuda_device_check(device, rc, "free memory");
 }

@@ -1,6 +1,5 @@
 #include "libworker/cuda/nccl.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,25 +7,12 @@
 
 #include <worker/error.h>
 
-#include "libworker/cuda/nccl_library.h"
+#include "libworker/cuda/nccl_memory.h"
+#include "libworker/cuda/nccl_wire.h"
 
 _Static_assert(WIRE_ID_BYTES == NCCL_UNIQUE_ID_BYTES, "an id is NCCL's");
 
-enum {
-    ENROLLED_MAX = 8,
-    PAUSE_NS = 20000, /* between two looks at what is in progress */
-    CLOSE_MS = 10000, /* for all ranks to close; then this one aborts */
-};
-
-struct device_wire {
-    struct nccl_api api;
-    struct cuda_device *device;
-    ncclComm_t comm; /* NULL once aborted */
-    pthread_mutex_t lock;
-    bool aborted;
-    void *enrolled[ENROLLED_MAX]; /* handles */
-    int n_enrolled;
-};
+enum { CLOSE_MS = 10000 }; /* for all ranks to close; then this one aborts */
 
 static void prepare_nccl(struct device *device)
 {
@@ -40,20 +26,6 @@ static int find_nccl(struct device *device, char ret_version[WIRE_VERSION_BYTES]
     if (!rc)
         (void)snprintf(ret_version, WIRE_VERSION_BYTES, "nccl %d", api.version);
     return rc;
-}
-
-/* A death that NCCL notices is one of a peer; other ranks may notice others. */
-static int code_of(ncclResult_t result)
-{
-    return result == ncclRemoteError || result == ncclSystemError ? WK_EPEER : WK_EUNAVAILABLE;
-}
-
-static int nccl_refused(const struct nccl_api *api, ncclResult_t result, ncclComm_t comm,
-                        const char *what, struct error *err)
-{
-    const char *last = api->GetLastError(comm);
-    return error_set(err, code_of(result), "NCCL, %s: %s%s%s", what, api->GetErrorString(result),
-                     last && *last ? ": " : "", last ? last : "");
 }
 
 static int new_id(struct device *device, unsigned char ret_id[WIRE_ID_BYTES], struct error *err)
@@ -101,23 +73,10 @@ static int open_wire(struct device *device, const struct wire_place *place,
         return rc;
     }
     (void)pthread_mutex_init(&wire->lock, NULL);
+    wire->next = wire->device->wires;
+    wire->device->wires = wire;
     *ret = wire;
     return 0;
-}
-
-/* Under the lock. */
-static int look_at_comm(struct device_wire *wire, struct error *err)
-{
-    ncclResult_t state = ncclSuccess;
-    if (wire->aborted)
-        return error_set(err, WK_EABORT, "the GPUs' collectives were aborted");
-    ncclResult_t result = wire->api.CommGetAsyncError(wire->comm, &state);
-    if (result != ncclSuccess)
-        state = result;
-    if (state == ncclInProgress)
-        return WIRE_PENDING;
-    return state == ncclSuccess ? 0
-                                : nccl_refused(&wire->api, state, wire->comm, "a collective", err);
 }
 
 /* Never waits for a call that is under way. */
@@ -125,31 +84,9 @@ static int wire_ready(struct device_wire *wire, struct error *err)
 {
     if (pthread_mutex_trylock(&wire->lock))
         return WIRE_PENDING;
-    int rc = look_at_comm(wire, err);
+    int rc = nccl_wire_look(wire, err);
     pthread_mutex_unlock(&wire->lock);
     return rc;
-}
-
-/* Until nothing is in progress; then the lock is held. */
-static int lock_when_idle(struct device_wire *wire, struct error *err)
-{
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    pthread_mutex_lock(&wire->lock);
-    int rc = look_at_comm(wire, err);
-    while (rc == WIRE_PENDING) {
-        pthread_mutex_unlock(&wire->lock);
-        (void)nanosleep(&pause, NULL);
-        pthread_mutex_lock(&wire->lock);
-        rc = look_at_comm(wire, err);
-    }
-    if (rc)
-        pthread_mutex_unlock(&wire->lock);
-    return rc;
-}
-
-static void unlock_wire(struct device_wire *wire)
-{
-    pthread_mutex_unlock(&wire->lock);
 }
 
 static ncclDataType_t type_of(enum wk_dtype type)
@@ -200,29 +137,19 @@ static int enqueue_message(struct device_wire *wire, struct queue *queue,
 {
     if (!cuda_enter(wire->device))
         return device_failure(&wire->device->base, err);
-    int rc = lock_when_idle(wire, err);
+    int rc = nccl_wire_lock(wire, err);
     if (rc)
         return rc;
     ncclResult_t result = call_nccl(wire, cuda_queue_of(queue)->stream, message);
     if (result != ncclSuccess && result != ncclInProgress)
         rc = nccl_refused(&wire->api, result, wire->comm, "a collective", err);
-    unlock_wire(wire);
+    nccl_wire_unlock(wire);
     if (!rc && result == ncclInProgress) {
-        rc = lock_when_idle(wire, err);
+        rc = nccl_wire_lock(wire, err);
         if (!rc)
-            unlock_wire(wire);
+            nccl_wire_unlock(wire);
     }
     return rc;
-}
-
-static void enroll_memory(struct device_wire *wire, void *at, size_t bytes)
-{
-    void *handle = NULL;
-    if (wire->n_enrolled == ENROLLED_MAX || !bytes || lock_when_idle(wire, NULL))
-        return;
-    if (wire->api.CommRegister(wire->comm, at, bytes, &handle) == ncclSuccess && handle)
-        wire->enrolled[wire->n_enrolled++] = handle;
-    unlock_wire(wire);
 }
 
 /* As a group: one after the other the ranks would wait for each other in turns. */
@@ -253,21 +180,21 @@ static int64_t now_ms(void)
 /* All ranks' collectives have ended, and all ranks say so. */
 static int finalize_comm(struct device_wire *wire)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const struct timespec pause = {.tv_nsec = NCCL_PAUSE_NS};
     int64_t until_ms = now_ms() + CLOSE_MS;
     ncclResult_t result = wire->api.CommFinalize(wire->comm);
-    int rc = result == ncclSuccess || result == ncclInProgress ? look_at_comm(wire, NULL) : WK_EIO;
+    int rc =
+        result == ncclSuccess || result == ncclInProgress ? nccl_wire_look(wire, NULL) : WK_EIO;
     while (rc == WIRE_PENDING && now_ms() < until_ms) {
         (void)nanosleep(&pause, NULL);
-        rc = look_at_comm(wire, NULL);
+        rc = nccl_wire_look(wire, NULL);
     }
     return rc;
 }
 
 static void close_working(struct device_wire *wire)
 {
-    for (int i = 0; i < wire->n_enrolled; i++)
-        (void)wire->api.CommDeregister(wire->comm, wire->enrolled[i]);
+    nccl_memory_withdraw(wire);
     if (finalize_comm(wire))
         (void)wire->api.CommAbort(wire->comm);
     else
@@ -276,8 +203,12 @@ static void close_working(struct device_wire *wire)
 
 static void close_wire(struct device_wire *wire)
 {
+    struct device_wire **at = &wire->device->wires;
     if (!wire->aborted)
         close_working(wire);
+    while (*at != wire)
+        at = &(*at)->next;
+    *at = wire->next;
     (void)pthread_mutex_destroy(&wire->lock);
     free(wire);
 }
@@ -290,7 +221,9 @@ const struct wire_ops nccl_wires = {
     .open = open_wire,
     .ready = wire_ready,
     .enqueue = enqueue_message,
-    .enroll = enroll_memory,
+    .memory_new = nccl_memory_new,
+    .shares = nccl_memory_shares,
+    .enroll = nccl_memory_enroll,
     .abort = abort_wires,
     .close = close_wire,
 };

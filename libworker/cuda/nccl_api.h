@@ -23,6 +23,10 @@
     X(CommAbort)                                                                                   \
     X(CommRegister)                                                                                \
     X(CommDeregister)                                                                              \
+    X(CommWindowRegister)                                                                          \
+    X(CommWindowDeregister)                                                                        \
+    X(MemAlloc)                                                                                    \
+    X(MemFree)                                                                                     \
     X(AllReduce)                                                                                   \
     X(ReduceScatter)                                                                               \
     X(AllGather)                                                                                   \

@@ -11,7 +11,7 @@
 struct nccl_library {
     char *name;
     pid_t starter; /* of the thread, while `loads` */
-    bool loads, ready;
+    bool begun, loads, ready;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool done; /* under the lock; until then the thread writes the rest */
@@ -107,8 +107,14 @@ void nccl_library_begin(struct cuda_device *device)
     struct nccl_library *library = library_of(device);
     if (!library || library->loads || library->ready)
         return;
+    library->begun = true;
     library->starter = getpid();
     library->loads = start_thread(library);
+}
+
+bool nccl_library_begun(const struct cuda_device *device)
+{
+    return device->nccl && device->nccl->begun;
 }
 
 int nccl_library_open(struct cuda_device *device, struct nccl_api *ret, struct error *err)

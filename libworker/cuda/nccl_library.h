@@ -22,6 +22,8 @@
 /* Once; later calls change nothing. Without memory or a thread for it, `open` does the work. */
 void nccl_library_begin(struct cuda_device *device);
 
+bool nccl_library_begun(const struct cuda_device *device);
+
 /* The library's calls. WK_EUNAVAILABLE: nccl_api_open's, or the process was forked. WK_ENOMEM. */
 int nccl_library_open(struct cuda_device *device, struct nccl_api *ret, struct error *err);
 

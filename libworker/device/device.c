@@ -112,6 +112,17 @@ int device_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struc
     return rc;
 }
 
+int wire_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struct error *err)
+{
+    const struct wire_ops *wires = queue->device->ops->wires;
+    void *memory = wires && wires->memory_new ? wires->memory_new(queue->device, bytes) : NULL;
+    if (!memory)
+        return device_zeros_new(queue, bytes, ret_memory, err);
+    queue_fill(queue, memory, 0, bytes);
+    *ret_memory = memory;
+    return 0;
+}
+
 int device_pinned_new(struct device *device, size_t bytes, void **ret_memory, struct error *err)
 {
     return memory_allocate(device, MEMORY_PINNED, bytes, ret_memory, err);

@@ -1,6 +1,7 @@
 /* Collectives that a device does itself, between its memory and that of the other ranks' devices:
- * an optional part of a device's table (device_ops.h). parallel/wires.c is the only
- * caller. It opens a wire for a communicator whose ranks have agreed to, and keeps the rules:
+ * an optional part of a device's table (device_ops.h). parallel/wires.c is the only caller, but of
+ * `prepare` and `memory_new`. It opens a wire for a communicator whose ranks have agreed to, and
+ * keeps the rules:
  *
  *      id on rank 0, sent to all ──► open ──► ready, until it is ──► enqueue … ──► close
  *                                      └───────────┴─────────── abort ────────────► close
@@ -13,6 +14,7 @@
 #ifndef DEVICE_WIRE_OPS_H
 #define DEVICE_WIRE_OPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <worker/types.h>
@@ -48,6 +50,14 @@ struct wire_message {
     int root;
 };
 
+/* Memory that wires use in every step. Shared: the ranks enroll it together, each the same number
+ * of bytes, and then use the same places of it in each collective. */
+struct wire_memory {
+    void *at;
+    size_t bytes;
+    bool shared;
+};
+
 enum wire_state { WIRE_PENDING = 1 }; /* of `ready`: not yet */
 
 struct wire_ops {
@@ -78,8 +88,15 @@ struct wire_ops {
     int (*enqueue)(struct device_wire *wire, struct queue *queue,
                    const struct wire_message *message, struct error *err);
 
-    /* Memory that the wire will often use, until close. NULL: it need not know. */
-    void (*enroll)(struct device_wire *wire, void *at, size_t bytes);
+    /* Device memory that can be shared, freed as all memory of the device. NULL: there is none. */
+    void *(*memory_new)(struct device *device, size_t bytes);
+
+    /* Whether this rank could share the memory that begins at `at`. NULL: it never can. */
+    bool (*shares)(const struct device_wire *wire, const void *at);
+
+    /* Memory that the wire will often use, until close, or until it is freed. Shared: `ready` is 0
+     * once all ranks have enrolled it, and a failure is the wire's. NULL: it need not know. */
+    int (*enroll)(struct device_wire *wire, const struct wire_memory *memory, struct error *err);
 
     /* End what all these wires of one device have enqueued. May wait long, for the device.
      * Repeating it changes nothing. */
@@ -88,6 +105,9 @@ struct wire_ops {
     /* Of a wire that works: once all ranks have what was enqueued; then all ranks call it. */
     void (*close)(struct device_wire *wire);
 };
+
+/* Zeroed device memory for what wires use in every step: memory_new's, or else as all other. */
+int wire_zeros_new(struct queue *queue, size_t bytes, void **ret_memory, struct error *err);
 
 const struct wire_ops *device_wires(const struct device *device); /* NULL: it has none */
 

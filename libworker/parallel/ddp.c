@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "libworker/device/device.h"
+#include "libworker/device/wire_ops.h"
 #include "libworker/optim/clip.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/ddp.h"
@@ -27,7 +28,7 @@ static int make_low_hook(struct ddp *ddp, const struct hook_model *about, enum w
     void *low = NULL;
     if (stages_direct(&ddp->wire.stages))
         return hook_low_new(about, type, &ddp->hook, err);
-    int rc = device_zeros_new(ddp->model->queue, about->count * sizeof(*ddp->low_grads), &low, err);
+    int rc = wire_zeros_new(ddp->model->queue, about->count * sizeof(*ddp->low_grads), &low, err);
     if (!rc)
         rc = hook_narrow_new(type, &ddp->hook, err);
     ddp->hook.low = ddp->low_grads = low;
@@ -154,6 +155,16 @@ static int ddp_open(struct wk_model *model, const struct strategy_options *optio
     return 0;
 }
 
+/* What every sum uses. */
+static void enroll(struct ddp *ddp, struct wk_comm *comm)
+{
+    size_t count = model_trained_count(ddp->model);
+    if (ddp->low_grads)
+        wire_enroll(&ddp->wire, comm, ddp->low_grads, count * sizeof(*ddp->low_grads));
+    else
+        wire_enroll(&ddp->wire, comm, ddp->grads, count * sizeof(*ddp->grads));
+}
+
 static int ddp_meet(void *self, struct wk_comm *comm)
 {
     struct ddp *ddp = self;
@@ -162,7 +173,7 @@ static int ddp_meet(void *self, struct wk_comm *comm)
         rc = ddp->hook.meet(ddp->hook.face.arg, comm);
     if (!rc)
         reducer_meet(&ddp->reducer);
-    wire_enroll(&ddp->wire, comm, ddp->grads, model_trained_count(ddp->model) * sizeof(float));
+    enroll(ddp, comm);
     return rc;
 }
 

@@ -50,9 +50,9 @@ static int allocate(struct own_passes *own)
         all.given += room.given;
     }
     void *room = NULL;
-    int rc = pages_place(&own->wide_pages, model->queue, all.wide, false);
+    int rc = pages_place(&own->wide_pages, model->queue, all.wide, PAGES_PRIVATE);
     if (!rc)
-        rc = pages_place(&own->given_pages, model->queue, all.given, false);
+        rc = pages_place(&own->given_pages, model->queue, all.given, PAGES_PRIVATE);
     if (!rc)
         rc = device_memory_new(queue_device(model->queue), ROOM_BYTES, &room, NULL);
     own->room = room;

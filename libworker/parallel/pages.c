@@ -6,6 +6,7 @@
 #include <worker/comm.h>
 
 #include "libworker/device/device.h"
+#include "libworker/device/wire_ops.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/tensor/mapped.h"
 
@@ -42,13 +43,17 @@ int pages_init(struct pages *pages, size_t count, bool shared)
     return 0;
 }
 
-int pages_place(struct pages *pages, struct queue *queue, size_t count, bool shared)
+int pages_place(struct pages *pages, struct queue *queue, size_t count, enum pages_use use)
 {
-    if (device_host_reads(queue_device(queue)))
-        return pages_init(pages, count, shared);
-    *pages = (struct pages){.count = count, .queue = queue};
+    size_t bytes = count * sizeof(*pages->data);
     void *data = NULL;
-    int rc = count ? device_zeros_new(queue, count * sizeof(*pages->data), &data, NULL) : 0;
+    int rc = 0;
+    if (device_host_reads(queue_device(queue)))
+        return pages_init(pages, count, use == PAGES_SHARED);
+    *pages = (struct pages){.count = count, .queue = queue};
+    if (count)
+        rc = use == PAGES_PRIVATE ? device_zeros_new(queue, bytes, &data, NULL)
+                                  : wire_zeros_new(queue, bytes, &data, NULL);
     pages->data = data;
     return rc;
 }

@@ -23,9 +23,12 @@ struct pages {
 
 int pages_init(struct pages *pages, size_t count, bool shared); /* WK_ENOMEM */
 
+/* Which collectives use pages: none; the device's own; also the communicator's, in place. */
+enum pages_use { PAGES_PRIVATE, PAGES_OF_WIRES, PAGES_SHARED };
+
 /* Pages of this queue's device: those of pages_init where the host reads its memory; else device
  * memory that is never given back, in which the queue writes the zeros. `queue` is borrowed. */
-int pages_place(struct pages *pages, struct queue *queue, size_t count, bool shared);
+int pages_place(struct pages *pages, struct queue *queue, size_t count, enum pages_use use);
 
 /* Private, with a file in folder `dir` as home (tensor/mapped.h). Not to be dropped. */
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err);

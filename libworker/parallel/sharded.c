@@ -97,15 +97,16 @@ static int allocate(struct sharded *s, struct error *err)
     size_t n = (size_t)s->model->n_params;
     struct queue *queue = s->model->queue;
     bool apart = !sharded_keeps_grads(s);
-    int rc = pages_place(&s->param_pages, queue, s->plan.padded, true);
-    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->trained.padded, true);
+    size_t n_apart = apart ? s->trained.shard : 0;
+    int rc = pages_place(&s->param_pages, queue, s->plan.padded, PAGES_SHARED);
+    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->trained.padded, PAGES_SHARED);
     if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
     else if (!rc)
-        rc = pages_place(&s->own_param_pages, queue, s->plan.shard, false);
+        rc = pages_place(&s->own_param_pages, queue, s->plan.shard, PAGES_OF_WIRES);
     if (rc && s->options.offload_params && err->code)
         return rc;
-    rc = rc ? rc : pages_place(&s->own_grad_pages, queue, apart ? s->trained.shard : 0, false);
+    rc = rc ? rc : pages_place(&s->own_grad_pages, queue, n_apart, PAGES_PRIVATE);
     s->params = s->param_pages.data;
     s->grads = s->grad_pages.data;
     s->own_params = s->own_param_pages.data;
@@ -320,6 +321,8 @@ static void enroll(struct sharded *s, struct wk_comm *comm)
         wire_enroll(&s->gathers, comm, s->low.params, s->plan.padded * narrow);
     else
         wire_enroll(&s->gathers, comm, s->params, s->plan.padded * sizeof(*s->params));
+    if (!s->low.params && s->own_param_pages.queue)
+        wire_enroll(&s->gathers, comm, s->own_params, s->plan.shard * sizeof(*s->own_params));
     if (s->low.grads)
         wire_enroll(&s->sums, comm, s->low.grads, s->trained.padded * narrow);
 }

@@ -15,10 +15,10 @@ static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
 }
 
 /* Pages are counted in floats; units begin and end at even places. */
-static int new_arena(const struct sharded *s, size_t count, bool shared, struct pages *pages,
+static int new_arena(const struct sharded *s, size_t count, enum pages_use use, struct pages *pages,
                      uint16_t **ret)
 {
-    int rc = pages_place(pages, s->model->queue, (count + 1) / 2, shared);
+    int rc = pages_place(pages, s->model->queue, (count + 1) / 2, use);
     *ret = (uint16_t *)pages->data;
     return rc;
 }
@@ -45,17 +45,17 @@ static void drop_unit(const struct sharded *s, const struct pages *pages, int un
 static int allocate(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
-    int rc = new_arena(s, s->plan.padded, true, &low->param_pages, &low->params);
+    int rc = new_arena(s, s->plan.padded, PAGES_SHARED, &low->param_pages, &low->params);
     for (int i = 0; i < s->model->n_params; i++)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
     if (!rc)
         rc = new_floats(s, low->n_vectors, &low->vectors);
     if (rc || !s->options.narrowing.grads)
         return rc;
-    rc = new_arena(s, s->trained.padded, true, &low->grad_pages, &low->grads);
+    rc = new_arena(s, s->trained.padded, PAGES_SHARED, &low->grad_pages, &low->grads);
     low->own_grads = low->grads;
     if (!rc && !sharded_keeps_grads(s))
-        rc = new_arena(s, s->trained.shard, false, &low->own_grad_pages, &low->own_grads);
+        rc = new_arena(s, s->trained.shard, PAGES_PRIVATE, &low->own_grad_pages, &low->own_grads);
     if (rc)
         return rc;
     return new_floats(s, PIECE, &low->wide);

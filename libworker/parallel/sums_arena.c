@@ -3,6 +3,7 @@
 #include <worker/comm.h>
 
 #include "libworker/device/device.h"
+#include "libworker/device/wire_ops.h"
 
 int sums_arena_init(struct sums_arena *arena, struct queue *queue, size_t count, struct error *err)
 {
@@ -10,7 +11,7 @@ int sums_arena_init(struct sums_arena *arena, struct queue *queue, size_t count,
     void *data = NULL;
     *arena = (struct sums_arena){.queue = queue, .count = count};
     if (!device_host_reads(queue_device(queue))) {
-        int rc = device_zeros_new(queue, bytes, &data, err);
+        int rc = wire_zeros_new(queue, bytes, &data, err);
         arena->data = data;
         return rc;
     }

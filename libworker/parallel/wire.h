@@ -41,7 +41,7 @@ enum wire_way wire_way(const struct wire *wire, const struct wk_comm *comm);
 /* The queue on which to write `in` just before a start, so that the call is after it. WK_ENOMEM. */
 int wire_queue(struct wire *wire, const struct wk_comm *comm, struct queue **ret);
 
-/* Memory that collectives of this communicator will use in every step. */
+/* Memory that collectives of this communicator will use in every step; wires_enroll's rules. */
 void wire_enroll(struct wire *wire, struct wk_comm *comm, void *at, size_t bytes);
 
 /* Addresses and counts as in device/wire_ops.h; counts may be 0. */

@@ -28,6 +28,7 @@ struct wires {
     struct wires_options options;
     const struct wire_ops *ops; /* NULL: several ranks have none */
     bool unusable;              /* one was opened, and did not work */
+    bool unshared;              /* one did not work with memory that ranks share */
     bool remarked;              /* that the ranks' differ */
     struct scratch *scratch;
     void *stop; /* pinned: the word of the watch */
@@ -189,6 +190,13 @@ static int await(struct wires *wires, const struct watched *w, int *ret_lost, st
     return *ret_lost ? *ret_lost : rc;
 }
 
+static void close_unwatched(struct wires *wires, struct watched *w)
+{
+    watch_abort(&wires->watch, &w->wire, 1);
+    wires->ops->close(w->wire);
+    w->wire = NULL;
+}
+
 /* This rank's part of an opening: its wire, or NULL with a reason. */
 static void open_own(struct wires *wires, struct watched *w, const struct offer *offer,
                      int *ret_lost, struct error *why)
@@ -198,11 +206,8 @@ static void open_own(struct wires *wires, struct watched *w, const struct offer 
     if (offer->code || wires->ops->open(wires->device, &place, &wire, why))
         return;
     w->wire = wire;
-    if (!await(wires, w, ret_lost, why))
-        return;
-    watch_abort(&wires->watch, &wire, 1);
-    wires->ops->close(wire);
-    w->wire = NULL;
+    if (await(wires, w, ret_lost, why))
+        close_unwatched(wires, w);
 }
 
 /* Every rank has a wire, or none keeps its own. */
@@ -214,37 +219,39 @@ static int agree(struct wires *wires, struct watched *w, struct error *err)
         rc = watch_add(&wires->watch, w, err);
     if (!rc && works)
         return 0;
-    if (w->wire) {
-        watch_abort(&wires->watch, &w->wire, 1);
-        wires->ops->close(w->wire);
-    }
+    if (w->wire)
+        close_unwatched(wires, w);
     wires->unusable = true;
-    w->wire = NULL;
     return rc;
+}
+
+/* On all ranks, or w->wire is NULL. */
+static int open_all(struct wires *wires, struct watched *w, struct error *err)
+{
+    struct offer offer;
+    struct error why = {0};
+    int lost = 0, rc = share_id(wires, w->comm, &offer, err);
+    if (rc)
+        return rc;
+    open_own(wires, w, &offer, &lost, &why);
+    if (lost)
+        return outcome(w->comm, lost, err);
+    if (*why.text)
+        remark(&wires->options, why.text);
+    return agree(wires, w, err);
 }
 
 int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
 {
     struct watched w = {.comm = comm};
-    struct offer offer;
-    struct error why = {0};
     bool alike = false;
-    int lost = 0, rc = 0;
+    int rc = 0;
     if (!wires || wires_have(wires, comm))
         return 0;
     if (wk_comm_world(comm) > 1) {
         rc = compare(wires, comm, &alike, err);
-        if (rc || !alike)
-            return rc;
-        rc = share_id(wires, comm, &offer, err);
-        if (rc)
-            return rc;
-        open_own(wires, &w, &offer, &lost, &why);
-        if (lost)
-            return outcome(comm, lost, err);
-        if (*why.text)
-            remark(&wires->options, why.text);
-        rc = agree(wires, &w, err);
+        if (!rc && alike)
+            rc = open_all(wires, &w, err);
         if (rc || !w.wire)
             return rc;
     }
@@ -315,11 +322,66 @@ void wires_leave(struct wires *wires)
     atomic_store(&wires->watch.failure, 0);
 }
 
+/* All ranks share their memory, or none does. The code of the communicator. */
+static int agree_to_share(struct wires *wires, const struct watched *w, struct wire_memory *memory)
+{
+    int64_t bytes = (int64_t)memory->bytes;
+    bool shares = wires->ops->shares && !wires->unshared && wires->ops->shares(w->wire, memory->at);
+    int64_t least[] = {shares, bytes, -bytes};
+    int rc = wk_all_reduce(w->comm, least, 3, WK_I64, WK_MIN, NULL);
+    memory->shared = least[0] && least[1] == -least[2];
+    return rc;
+}
+
+/* Memory cannot be shared here: the ranks open another wire, for which they do not try. */
+static int open_again(struct wires *wires, struct watched *w, const struct error *why)
+{
+    struct error sentence = {0};
+    (void)error_set(&sentence, WK_EUNAVAILABLE, "the ranks' devices do not share memory: %s",
+                    *why->text ? why->text : "one of the others could not");
+    if (wires->options.remark)
+        wires->options.remark(wires->options.arg, sentence.text);
+    wires->unshared = true;
+    if (w->wire)
+        close_unwatched(wires, w);
+    int rc = open_all(wires, w, NULL);
+    if (!w->wire)
+        *w = wires->list[--wires->n];
+    return rc;
+}
+
+/* As at an opening, it waits for all ranks, for the communicator's failure, or the deadline. A rank
+ * on which it fails aborts its wire at once: others' devices may notice. */
+static int enroll_shared(struct wires *wires, struct watched *w, const struct wire_memory *memory)
+{
+    struct error why = {0};
+    int lost = 0;
+    watch_remove(&wires->watch, w->comm);
+    int rc = wires->ops->enroll(w->wire, memory, &why);
+    if (!rc)
+        rc = await(wires, w, &lost, &why);
+    if (rc && !lost)
+        close_unwatched(wires, w);
+    int32_t works = !rc;
+    rc = lost ? lost : wk_all_reduce(w->comm, &works, 1, WK_I32, WK_MIN, NULL);
+    if (!rc && !works)
+        return open_again(wires, w, &why);
+    if (w->wire)
+        return watch_add(&wires->watch, w, NULL);
+    *w = wires->list[--wires->n];
+    return rc;
+}
+
 void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes)
 {
-    const struct watched *w = wire_of(wires, comm);
-    if (w && w->wire && wires->ops->enroll)
-        wires->ops->enroll(w->wire, at, bytes);
+    struct watched *w = (struct watched *)(uintptr_t)wire_of(wires, comm);
+    struct wire_memory memory = {at, bytes, false};
+    if (!w || !w->wire || !wires->ops->enroll || agree_to_share(wires, w, &memory))
+        return;
+    if (memory.shared)
+        (void)enroll_shared(wires, w, &memory);
+    else
+        (void)wires->ops->enroll(w->wire, &memory, NULL);
 }
 
 void wires_note_stop(const struct wires *wires, struct queue *queue, double *finite)

@@ -83,7 +83,8 @@ struct wires_call {
 /* Enqueue it. The code of a failure that stays: of the wires, of the device. */
 int wires_enqueue(struct wires *wires, const struct wires_call *call, struct error *err);
 
-/* Memory that collectives will often use, until wires_leave. */
+/* Memory that collectives will often use, until wires_leave or until it is freed. Collective: every
+ * rank of the communicator enrolls the same memories in the same order. */
 void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes);
 
 /* 0, or why the wires of this generation were stopped: WK_EPEER, WK_EABORT, … */

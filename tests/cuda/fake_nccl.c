@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <nccl.h>
-
-#include "tests/lib/exchange.h"
+#include "tests/cuda/fake_nccl_inside.h"
 
 enum {
     MAGIC = 0x6e63636c,
@@ -21,24 +18,16 @@ enum {
     PATH = NCCL_UNIQUE_ID_BYTES,
 };
 
-struct ncclComm {
-    int magic;
-    struct exchange *ex;
-    int rank, world;
-    uint64_t calls;
-    _Atomic int polls; /* left */
-    bool initialized, finalized;
-    _Atomic int stopped;
-};
-
 /* The process's. */
-static struct fake_nccl_streams streams;
+struct fake_nccl_streams fake_nccl_streams;
+struct ncclComm *fake_nccl_comms;
+pthread_mutex_t fake_nccl_lock = PTHREAD_MUTEX_INITIALIZER;
 static char folder[PATH / 2];
 static _Atomic int ids, graphs, live, inside, has_thread;
 static pthread_t thread;
 static _Thread_local int depth; /* of groups */
 
-static _Noreturn void broken(const char *rule)
+_Noreturn void fake_nccl_broken(const char *rule)
 {
     (void)fprintf(stderr, "fake NCCL: %s\n", rule);
     abort();
@@ -54,9 +43,9 @@ static void pause_us(long us)
 __attribute__((visibility("default"))) void fake_nccl_begin(const struct fake_nccl_streams *given,
                                                             const char *where)
 {
-    streams = *given;
+    fake_nccl_streams = *given;
     if (snprintf(folder, sizeof(folder), "%s", where) >= (int)sizeof(folder))
-        broken("the folder's name is too long for an id");
+        fake_nccl_broken("the folder's name is too long for an id");
 }
 
 __attribute__((visibility("default"))) void fake_nccl_graphs(int change)
@@ -67,22 +56,22 @@ __attribute__((visibility("default"))) void fake_nccl_graphs(int change)
 static void check_alive(ncclComm_t comm)
 {
     if (!comm || comm->magic != MAGIC)
-        broken("a call of a communicator that was destroyed or aborted");
+        fake_nccl_broken("a call of a communicator that was destroyed or aborted");
 }
 
 /* Calls but CommGetAsyncError and CommAbort are of one thread. */
-static void enter(ncclComm_t comm)
+void fake_nccl_enter(ncclComm_t comm)
 {
     check_alive(comm);
     if (!atomic_exchange(&has_thread, 1))
         thread = pthread_self();
     if (!pthread_equal(thread, pthread_self()))
-        broken("calls of two threads");
+        fake_nccl_broken("calls of two threads");
     if (atomic_fetch_add(&inside, 1))
-        broken("two calls at a time");
+        fake_nccl_broken("two calls at a time");
 }
 
-static ncclResult_t leave(ncclResult_t result)
+ncclResult_t fake_nccl_leave(ncclResult_t result)
 {
     (void)atomic_fetch_sub(&inside, 1);
     return result;
@@ -131,19 +120,23 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret, int world, ncclUniqueId id,
 {
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     if (!comm || !config || config->blocking != 0)
-        broken("a communicator that blocks");
+        fake_nccl_broken("a communicator that blocks");
     comm->magic = MAGIC;
     comm->ex = map(&id);
     comm->rank = rank;
     comm->world = world;
     if (!comm->ex)
         return ncclSystemError;
-    enter(comm);
-    exchange_join(comm->ex, rank, streams.device());
+    fake_nccl_enter(comm);
+    exchange_join(comm->ex, rank, fake_nccl_streams.device());
     atomic_store(&comm->polls, INIT_POLLS);
     (void)atomic_fetch_add(&live, 1);
+    pthread_mutex_lock(&fake_nccl_lock);
+    comm->next = fake_nccl_comms;
+    fake_nccl_comms = comm;
+    pthread_mutex_unlock(&fake_nccl_lock);
     *ret = comm;
-    return leave(ncclInProgress);
+    return fake_nccl_leave(ncclInProgress);
 }
 
 static ncclResult_t state_of(ncclComm_t comm)
@@ -153,6 +146,10 @@ static ncclResult_t state_of(ncclComm_t comm)
     if (!comm->initialized && !exchange_joined(comm->ex, comm->world))
         return ncclInProgress;
     comm->initialized = true;
+    if (comm->failed)
+        return ncclUnhandledCudaError;
+    if (fake_nccl_window_waits(comm))
+        return ncclInProgress;
     if (exchange_twin(comm->ex, comm->rank, comm->world) >= 0)
         return ncclInvalidUsage;
     return ncclSuccess;
@@ -165,12 +162,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *ret_state)
     return ncclSuccess;
 }
 
-static void check_ready(ncclComm_t comm)
+void fake_nccl_ready(ncclComm_t comm)
 {
-    if (atomic_load(&comm->polls) > 0 || !comm->initialized)
-        broken("a call while an earlier one is in progress");
+    if (atomic_load(&comm->polls) > 0 || !comm->initialized || comm->pending_ret)
+        fake_nccl_broken("a call while an earlier one is in progress");
     if (comm->finalized)
-        broken("a collective of a communicator that was finalized");
+        fake_nccl_broken("a collective of a communicator that was finalized");
 }
 
 struct part {
@@ -178,6 +175,7 @@ struct part {
     struct exchange_call call;
     const void *in;
     void *out;
+    bool ended;
 };
 
 static void run_publish(void *arg)
@@ -189,8 +187,11 @@ static void run_publish(void *arg)
 /* Silent until all parts are there, or the communicator is aborted. */
 static void run_receive(void *arg)
 {
-    const struct part *part = arg;
+    struct part *part = arg;
     (void)exchange_result(part->comm->ex, &part->call, part->out, &part->comm->stopped);
+    if (!part->ended)
+        (void)atomic_fetch_sub(&part->comm->running, 1);
+    part->ended = true;
 }
 
 static enum wk_dtype type_of(ncclDataType_t type)
@@ -201,8 +202,27 @@ static enum wk_dtype type_of(ncclDataType_t type)
         [ncclFloat16] = WK_F16,  [ncclFloat32] = WK_F32, [ncclFloat64] = WK_F64,
         [ncclBfloat16] = WK_BF16};
     if (type > ncclBfloat16)
-        broken("an element type that the fake does not know");
+        fake_nccl_broken("an element type that the fake does not know");
     return types[type];
+}
+
+/* Of what other ranks read or write in a window: they take the place of their own. */
+static uint64_t place_of(const struct part *part)
+{
+    size_t size = wk_dtype_bytes(part->call.type);
+    size_t in = exchange_in(&part->call) * size, out = exchange_out(&part->call) * size;
+    switch (part->call.kind) {
+    case EXCHANGE_SUM:
+        return 31 * fake_nccl_place(part->comm, part->in, in) +
+               fake_nccl_place(part->comm, part->out, out);
+    case EXCHANGE_SCATTER:
+    case EXCHANGE_ALL:
+        return fake_nccl_place(part->comm, part->in, in);
+    case EXCHANGE_GATHER:
+    case EXCHANGE_SPREAD:
+        return fake_nccl_place(part->comm, part->out, out);
+    }
+    return 0;
 }
 
 static ncclResult_t collective(const struct part *given, cudaStream_t stream)
@@ -212,40 +232,43 @@ static ncclResult_t collective(const struct part *given, cudaStream_t stream)
         return ncclSystemError;
     *part = *given;
     struct ncclComm *comm = part->comm;
-    enter(comm);
-    check_ready(comm);
+    fake_nccl_enter(comm);
+    fake_nccl_ready(comm);
     if (depth)
-        broken("a collective in a group");
+        fake_nccl_broken("a collective in a group");
     part->call.number = comm->calls++;
     part->call.rank = comm->rank;
     part->call.world = comm->world;
+    part->call.place = place_of(part);
     size_t size = wk_dtype_bytes(part->call.type);
-    streams.enqueue(stream, &(struct fake_nccl_work){.name = "publish a message",
-                                                     .run = run_publish,
-                                                     .arg = part,
-                                                     .in = part->in,
-                                                     .in_bytes = exchange_in(&part->call) * size});
-    streams.enqueue(stream,
-                    &(struct fake_nccl_work){.name = "receive a message",
-                                             .run = run_receive,
-                                             .arg = part,
-                                             .out = part->out,
-                                             .out_bytes = exchange_out(&part->call) * size});
+    fake_nccl_streams.enqueue(
+        stream, &(struct fake_nccl_work){.name = "publish a message",
+                                         .run = run_publish,
+                                         .arg = part,
+                                         .in = part->in,
+                                         .in_bytes = exchange_in(&part->call) * size});
+    fake_nccl_streams.enqueue(
+        stream, &(struct fake_nccl_work){.name = "receive a message",
+                                         .run = run_receive,
+                                         .arg = part,
+                                         .out = part->out,
+                                         .out_bytes = exchange_out(&part->call) * size});
+    (void)atomic_fetch_add(&comm->running, 1);
     atomic_store(&comm->polls, CALL_POLLS);
-    return leave(ncclInProgress);
+    return fake_nccl_leave(ncclInProgress);
 }
 
 #define PART(kind, root)                                                                           \
     &(struct part)                                                                                 \
     {                                                                                              \
-        comm, {0, kind, count, type_of(type), root, 0, 0}, in, out                                 \
+        comm, {0, kind, count, type_of(type), root, 0, 0, 0}, in, out, false                       \
     }
 
 ncclResult_t ncclAllReduce(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     if (op != ncclSum)
-        broken("a reduction that is no sum");
+        fake_nccl_broken("a reduction that is no sum");
     return collective(PART(EXCHANGE_SUM, 0), stream);
 }
 
@@ -253,7 +276,7 @@ ncclResult_t ncclReduceScatter(const void *in, void *out, size_t count, ncclData
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
     if (op != ncclSum)
-        broken("a reduction that is no sum");
+        fake_nccl_broken("a reduction that is no sum");
     return collective(PART(EXCHANGE_SCATTER, 0), stream);
 }
 
@@ -275,24 +298,6 @@ ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType
     return collective(PART(EXCHANGE_SPREAD, root), stream);
 }
 
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, void **ret_handle)
-{
-    (void)at;
-    (void)bytes;
-    enter(comm);
-    check_ready(comm);
-    *ret_handle = comm;
-    return leave(ncclSuccess);
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    enter(comm);
-    if (handle != comm)
-        broken("memory that was not registered");
-    return leave(ncclSuccess);
-}
-
 /* nccl.h declares them without parameters. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
@@ -306,42 +311,51 @@ ncclResult_t ncclGroupStart(void)
 ncclResult_t ncclGroupEnd(void)
 {
     if (--depth < 0)
-        broken("the end of a group that was not begun");
+        fake_nccl_broken("the end of a group that was not begun");
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    enter(comm);
-    check_ready(comm);
+    fake_nccl_enter(comm);
+    fake_nccl_ready(comm);
+    for (int i = 0; i < comm->n_enrolled; i++)
+        if (comm->enrolled[i].at)
+            fake_nccl_broken("a communicator ends with memory that is registered");
     comm->finalized = true;
     atomic_store(&comm->polls, CALL_POLLS);
-    return leave(ncclInProgress);
+    return fake_nccl_leave(ncclInProgress);
 }
 
 /* Memory is kept, so that a later call is found. */
 static void end(ncclComm_t comm)
 {
+    pthread_mutex_lock(&fake_nccl_lock);
+    struct ncclComm **at = &fake_nccl_comms;
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
+    pthread_mutex_unlock(&fake_nccl_lock);
     comm->magic = 0;
     (void)atomic_fetch_sub(&live, 1);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    enter(comm);
+    fake_nccl_enter(comm);
     if (!comm->finalized || atomic_load(&comm->polls) > 0)
-        broken("a communicator is destroyed that was not finalized");
+        fake_nccl_broken("a communicator is destroyed that was not finalized");
     end(comm);
-    return leave(ncclSuccess);
+    return fake_nccl_leave(ncclSuccess);
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     check_alive(comm);
     if (atomic_load(&inside))
-        broken("an abort while another thread is in a call");
+        fake_nccl_broken("an abort while another thread is in a call");
     if (!depth && atomic_load(&live) > 1)
-        broken("one of several communicators is aborted, outside a group");
+        fake_nccl_broken("one of several communicators is aborted, outside a group");
     atomic_store(&comm->stopped, 1);
     while (atomic_load(&graphs) > 0) /* for ever: it waits for them */
         pause_us(1000);

@@ -1,6 +1,6 @@
 /* A library with NCCL's names for tests without a GPU, between real processes of one host: built as
  * libnccl.so.2 and opened as the real one is. What it demands of its caller is a line each in
- * docs/nccl_assumptions.md, for a check on the real library. A broken demand ends the process with
+ * docs/nccl.md, for a check on the real library. A broken demand ends the process with
  * a sentence.
  *
  * It knows nothing of streams. Who has some gives it functions, before the first other call.
@@ -28,6 +28,9 @@ struct fake_nccl_streams {
     /* After the stream's earlier work. It may run twice. Work with an `in` must run soon, though
      * nobody waits for it: other ranks do. Work with an `out` may wait long. */
     void (*enqueue)(void *stream, const struct fake_nccl_work *work);
+    /* Device memory for ncclMemAlloc. NULL slots: there is none. */
+    void *(*memory_new)(size_t bytes);
+    void (*memory_free)(void *memory);
 };
 
 /* Of the library: found by dlsym. Folder of the communicators' memory, which the caller removes. */

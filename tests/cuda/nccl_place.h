@@ -9,6 +9,11 @@
 /* What the module's wires take as this device. */
 struct device *place_device(struct device *device);
 
+/* Device memory of the fake's ncclMemAlloc; and the slot of wires that allocates it. */
+void *place_real_memory(size_t bytes);
+void place_free_memory(void *memory);
+void *place_memory(struct device *device, size_t bytes);
+
 /* Their enqueue, with the queue's stream. */
 int place_send(struct device_wire *wire, struct queue *queue, const struct wire_message *message,
                struct error *err);

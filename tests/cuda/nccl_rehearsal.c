@@ -14,6 +14,17 @@ bool cuda_enter(struct cuda_device *device)
     return device == &cuda;
 }
 
+/* There is no runtime here. */
+cudaError_t cudaDeviceSynchronize(void)
+{
+    return cudaErrorInsufficientDriver;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
 struct device *own_wires_device(uint64_t seed, void (*found)(void *self, const char *sentence),
                                 void *self)
 {
@@ -27,6 +38,25 @@ struct device *place_device(struct device *device)
 {
     (void)device;
     return &cuda.base;
+}
+
+/* The rehearsal device allocates its own: no memory can be shared, and the ranks agree to. */
+void *place_real_memory(size_t bytes)
+{
+    (void)bytes;
+    return NULL;
+}
+
+void place_free_memory(void *memory)
+{
+    CHECK(!memory);
+}
+
+void *place_memory(struct device *device, size_t bytes)
+{
+    (void)device;
+    (void)bytes;
+    return NULL;
 }
 
 int place_send(struct device_wire *wire, struct queue *queue, const struct wire_message *message,

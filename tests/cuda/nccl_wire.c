@@ -19,7 +19,7 @@
 #include "tests/numeric/train/own_wire.h"
 
 struct own_wires {
-    _Atomic int prepared, messages;
+    _Atomic int prepared, messages, shared, unshared;
     _Atomic long long aborted_ms;
     _Atomic int gpu; /* of a process; 0: none yet */
     struct tmpdir dir;
@@ -58,9 +58,24 @@ void own_wires_free(struct own_wires *wires)
     CHECK(munmap(wires, sizeof(*wires)) == 0);
 }
 
+void own_wires_id(const struct own_wires *wires, unsigned char *ret_id)
+{
+    CHECK(snprintf((char *)ret_id, WIRE_ID_BYTES, "%s/wire", wires->dir.path) < WIRE_ID_BYTES);
+}
+
 int own_wires_prepared(const struct own_wires *wires)
 {
     return atomic_load(&wires->prepared);
+}
+
+int own_wires_shared(const struct own_wires *wires)
+{
+    return atomic_load(&wires->shared);
+}
+
+int own_wires_unshared(const struct own_wires *wires)
+{
+    return atomic_load(&wires->unshared);
 }
 
 int own_wires_messages(const struct own_wires *wires)
@@ -109,6 +124,14 @@ static int enqueue(struct device_wire *wire, struct queue *queue,
     return 0;
 }
 
+static int enroll(struct device_wire *wire, const struct wire_memory *memory, struct error *err)
+{
+    int rc = nccl_wires.enroll(wire, memory, err);
+    if (!rc)
+        (void)atomic_fetch_add(memory->shared ? &own.wires->shared : &own.wires->unshared, 1);
+    return rc;
+}
+
 static void abort_wires(struct device_wire *const *wires, int n)
 {
     struct timespec now;
@@ -145,7 +168,8 @@ static void *find_call(void *library, const char *name)
 
 static void begin_fake(void)
 {
-    static const struct fake_nccl_streams streams = {gpu_of, enqueue_work};
+    static const struct fake_nccl_streams streams = {gpu_of, enqueue_work, place_real_memory,
+                                                     place_free_memory};
     void *library = dlopen(FAKE_NCCL, RTLD_NOW | RTLD_LOCAL), *call;
     fake_nccl_begin_fn *begin;
     CHECK(library);
@@ -162,6 +186,10 @@ void own_wires_give(struct own_wires *wires, struct device *device, enum own_wir
     own.fault = fault;
     nccl_api_prepare();
     begin_fake();
+    if (fault == OWN_WIRES_SCARCE)
+        CHECK(setenv("FAKE_NCCL_SCARCE", "1", 1) == 0);
+    if (fault == OWN_WIRES_NO_WINDOWS)
+        CHECK(setenv("FAKE_NCCL_NO_WINDOWS", "1", 1) == 0);
     CHECK(setenv("MUSTER_NCCL", fault == OWN_WIRES_ABSENT ? "/nowhere.so" : FAKE_NCCL, 1) == 0);
     if (fault == OWN_WIRES_HANG)
         own.graphs(1);
@@ -170,6 +198,8 @@ void own_wires_give(struct own_wires *wires, struct device *device, enum own_wir
     own.wire_ops.find = find;
     own.wire_ops.id = new_id;
     own.wire_ops.open = open_wire;
+    own.wire_ops.memory_new = place_memory;
+    own.wire_ops.enroll = enroll;
     own.wire_ops.enqueue = enqueue;
     own.wire_ops.abort = abort_wires;
     own.ops = *device->ops;

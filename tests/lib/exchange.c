@@ -104,6 +104,19 @@ static void compare(const struct exchange_call *own, const struct exchange_call 
     if (own->kind != other->kind || own->count != other->count || own->type != other->type ||
         own->root != other->root || own->world != other->world)
         broken("the ranks make different calls");
+    if (own->place != other->place)
+        broken("the ranks use different places of shared memory");
+}
+
+bool exchange_there(struct exchange *ex, const struct exchange_call *call)
+{
+    for (int rank = 0; rank < call->world; rank++) {
+        struct part *part = &ex->ranks[rank].parts[call->number];
+        if (!atomic_load(&part->there))
+            return false;
+        compare(call, &part->call);
+    }
+    return true;
 }
 
 static bool await(struct exchange *ex, const struct exchange_call *call, const _Atomic int *stopped)

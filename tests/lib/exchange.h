@@ -39,6 +39,7 @@ struct exchange_call {
     size_t count; /* as in NCCL: of a row */
     enum wk_dtype type;
     int root, rank, world;
+    uint64_t place; /* of memory that other ranks see; the same on all ranks */
 };
 
 /* Elements of a call's input and output at this rank. */
@@ -47,6 +48,9 @@ size_t exchange_out(const struct exchange_call *call);
 
 /* This rank's part of a call. Different calls of that number on the ranks end the process. */
 void exchange_publish(struct exchange *ex, const struct exchange_call *call, const void *in);
+
+/* Whether all ranks have published theirs. */
+bool exchange_there(struct exchange *ex, const struct exchange_call *call);
 
 /* The result, once all parts are there. False: `stopped` was set first, and `out` is undefined. */
 bool exchange_result(struct exchange *ex, const struct exchange_call *call, void *out,

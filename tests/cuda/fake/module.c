@@ -64,9 +64,20 @@ static void keep_work(void *stream, const struct fake_nccl_work *work)
     works[n_works++] = *work;
 }
 
+static void *new_memory(size_t bytes)
+{
+    void *memory = NULL;
+    return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : NULL;
+}
+
+static void free_memory(void *memory)
+{
+    insist(cudaFree(memory) == cudaSuccess);
+}
+
 static void begin_nccl(void)
 {
-    static const struct fake_nccl_streams streams = {first_gpu, keep_work};
+    static const struct fake_nccl_streams streams = {first_gpu, keep_work, new_memory, free_memory};
     const char *path = value_of("MUSTER_NCCL", NULL);
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void *call = library ? dlsym(library, "fake_nccl_begin") : NULL;

@@ -21,6 +21,22 @@ struct device *place_device(struct device *device)
     return device;
 }
 
+void *place_real_memory(size_t bytes)
+{
+    void *memory = NULL;
+    return cudaMalloc(&memory, bytes) == cudaSuccess ? memory : NULL;
+}
+
+void place_free_memory(void *memory)
+{
+    CHECK(cudaFree(memory) == cudaSuccess);
+}
+
+void *place_memory(struct device *device, size_t bytes)
+{
+    return nccl_wires.memory_new(device, bytes);
+}
+
 int place_send(struct device_wire *wire, struct queue *queue, const struct wire_message *message,
                struct error *err)
 {
