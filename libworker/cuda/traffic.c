@@ -7,7 +7,9 @@
 #include "libworker/cuda/kernels/entropy_head.h"
 #include "libworker/cuda/kernels/norm.h"
 #include "libworker/cuda/kernels/product.h"
+#include "libworker/cuda/kernels/rope.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/linear.h"
 
 enum { ATTENTION_FACTS = 16, SORTED_AT_ONCE = 1024, KEY_BYTES = 8 };
@@ -154,6 +156,15 @@ static void attention_backward(const struct op_call *call, struct device_traffic
     pass_on(t, ATTENTION_FACTS * (double)call->out[1].count, 2);
 }
 
+/* Angles are filled by blocks of frequencies, then read. */
+static void rope_forward(const struct op_call *call, struct device_traffic *t)
+{
+    const struct op_tensor *angles = &call->out[1];
+    const struct rope_attributes *a = call->node->attributes;
+    t->launches = 1 + (int)(a->size / 2 + ROPE_FREQUENCIES - 1) / ROPE_FREQUENCIES;
+    t->read += bytes_of(angles);
+}
+
 static void norm_backward(const struct op_call *call, struct device_traffic *t)
 {
     const struct op_tensor *x = &call->in[0];
@@ -204,6 +215,7 @@ static const struct {
     {"layer_norm", NULL, norm_backward},
     {"rms_norm", NULL, norm_backward},
     {"embedding", embedding_forward, embedding_backward},
+    {"rope", rope_forward, NULL},
 };
 
 void traffic_add(struct cuda_device *device, const struct op_args *args, struct device_traffic *t)

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include <worker/error.h>
+#include <worker/nn.h>
 
 #include "libworker/cuda/attention_cudnn.h"
 #include "libworker/cuda/cudnn.h"
 #include "tests/cuda/attention_scene.h"
 #include "tests/cuda/fake/gpu.h"
+#include "tests/cuda/plan_counts.h"
 #include "tests/lib/check.h"
 #include "tests/lib/rounding.h"
 
@@ -284,6 +286,16 @@ static void reasons_of_a_call_are_told(void)
               "refuses proposals of engines: CUDNN_STATUS");
 }
 
+static void plans_are_counted_as_kernels(void)
+{
+    struct wk_model *model = NULL;
+    struct wk_gpt_config gpt = {1, 2, 64, COUNTS_LENGTH, COUNTS_VOCAB};
+    CHECK(wk_gpt_new(&gpt, &model) == 0);
+    long before = runs();
+    counts_are_measured(model, WK_BF16, ATTENTION_AUTO);
+    CHECK(runs() == before + 2);
+}
+
 static void a_run_that_fails_is_the_devices_failure(void)
 {
     struct error err = {0};
@@ -318,6 +330,7 @@ int main(int argc, char **argv)
         CHECK_CASE(memory_is_planned_without_a_gpu),
         CHECK_CASE(what_is_used_is_told),
         CHECK_CASE(reasons_of_a_call_are_told),
+        CHECK_CASE(plans_are_counted_as_kernels),
         CHECK_CASE(a_run_that_fails_is_the_devices_failure),
         {NULL, NULL},
     };

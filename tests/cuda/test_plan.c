@@ -5,14 +5,10 @@
 #include <worker/nn.h>
 
 #include "libworker/cuda/cuda.h"
-#include "libworker/device/numbers.h"
 #include "libworker/estimate/estimate.h"
-#include "libworker/estimate/traffic.h"
 #include "libworker/graph/graph_model.h"
 #include "libworker/graph/op.h"
-#include "libworker/graph/run.h"
-#include "tests/cuda/fake/fake.h"
-#include "tests/cuda/fake/gpu.h"
+#include "tests/cuda/plan_counts.h"
 #include "tests/lib/check.h"
 
 enum {
@@ -272,87 +268,24 @@ static void an_estimate_is_of_the_devices_plan(void)
     wk_model_free(model);
 }
 
-/* A pass of zeros on the fake runtime's GPU. */
-struct pass {
-    struct queue *queue;
-    struct wk_model *model;
-    const struct plan *plan;
-    struct run run;
-};
-
-static void *zeros(const struct pass *pass, size_t bytes)
+/* Counted of a plan is what its pass does: GPT, and a Llama with groups of keys. */
+static void passes_are_counted(enum wk_dtype compute)
 {
-    void *memory = NULL;
-    CHECK(device_zeros_new(pass->queue, bytes + 1, &memory, NULL) == 0);
-    return memory;
-}
-
-static void free_zeros(const struct pass *pass, const void *memory, size_t bytes)
-{
-    device_memory_free(queue_device(pass->queue), (void *)(uintptr_t)memory, bytes + 1);
-}
-
-/* Set or free the memory of parameters and inputs. */
-static void with_memory(struct pass *pass, bool on)
-{
-    const struct wk_graph *graph = graph_model_of(pass->model)->graph;
-    for (int i = 0; i < graph->n_params; i++) {
-        struct param *param = &pass->model->params[i];
-        size_t bytes = param->count * sizeof(float);
-        if (on) {
-            param->data = zeros(pass, bytes);
-            param->grad = zeros(pass, bytes);
-            param->low = zeros(pass, bytes);
-        } else {
-            free_zeros(pass, param->data, bytes);
-            free_zeros(pass, param->grad, bytes);
-            free_zeros(pass, param->low, bytes);
-            param->data = param->grad = NULL;
-            param->low = NULL;
-        }
-    }
-    for (int i = 0; i < graph->n_inputs; i++) {
-        if (on)
-            pass->run.inputs[i] = zeros(pass, ROWS * sizeof(int32_t));
-        else
-            free_zeros(pass, pass->run.inputs[i], ROWS * sizeof(int32_t));
-    }
-}
-
-/* What is counted of a plan is what its pass enqueues. */
-static void kernels_are_counted(enum wk_dtype compute)
-{
-    const struct fake_options options = gpu_options(1);
-    struct pass pass = {.model = make_gpt()};
-    struct device *device = gpu_new(&options);
-    struct error err = {0};
-    struct traffic traffic;
-    CHECK(queue_new(device, &pass.queue, &err) == 0);
-    struct plan *plan = plan_of(
-        pass.model,
-        &(struct plan_options){.trace = {.trains = true}, .compute = compute, .device = device});
-    pass.plan = plan;
-    pass.run = (struct run){.model = pass.model,
-                            .queue = pass.queue,
-                            .region = zeros(&pass, plan->region_bytes),
-                            .pass = {.device = "cuda", .trains = true, .samples = SAMPLES}};
-    CHECK(numbers_new(device, GRAPH_NAMED_MAX, &pass.run.numbers, &err) == 0);
-    with_memory(&pass, true);
-    traffic_count(plan, &traffic);
-    long before = fake_counted().works;
-    CHECK(run_launches(&pass.run, plan, 0, plan->n_launches, &err) == 0);
-    long works = fake_counted().works - before;
-    if (works != traffic.together.launches)
-        fprintf(stderr, "%ld works, not %d\n", works, traffic.together.launches);
-    CHECK(works == traffic.together.launches);
-    CHECK(queue_finish(pass.queue, &err) == 0);
-    with_memory(&pass, false);
-    free_zeros(&pass, pass.run.region, plan->region_bytes);
-    numbers_free(pass.run.numbers);
-    plan_free(plan);
-    queue_free(pass.queue);
-    device_free(device);
-    wk_model_free(pass.model);
+    struct wk_model *model = NULL;
+    struct wk_gpt_config gpt = {1, 2, 64, COUNTS_LENGTH, COUNTS_VOCAB};
+    struct wk_llama_config llama = {.layers = 1,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .width = 64,
+                                    .inner = 128,
+                                    .context = COUNTS_LENGTH,
+                                    .vocab = COUNTS_VOCAB,
+                                    .rope_theta = 10000,
+                                    .norm_epsilon = 1e-5};
+    CHECK(wk_gpt_new(&gpt, &model) == 0);
+    counts_are_measured(model, compute, ATTENTION_OWN);
+    CHECK(wk_llama_new(&llama, &model) == 0);
+    counts_are_measured(model, compute, ATTENTION_OWN);
 }
 
 static void a_device_for_plans_has_no_memory(void)
@@ -381,7 +314,7 @@ int main(void)
     other_gelus_stay();
     an_estimate_is_of_the_devices_plan();
     a_device_for_plans_has_no_memory();
-    kernels_are_counted(WK_F32);
-    kernels_are_counted(WK_BF16);
+    passes_are_counted(WK_F32);
+    passes_are_counted(WK_BF16);
     return 0;
 }

@@ -3,7 +3,7 @@
  *
  *     cudart.c   the runtime's functions            stream.c   streams, events, what is before what
  *     memory.c   device and pinned memory           hook.c     launches of emulated kernels
- *     capture.c  streams that are captured, graphs
+ *     capture.c  streams that are captured, graphs  watch.c    pages that work touches
  *
  * Work of a stream runs in its order; else as early or as late as events permit, drawn by seed, on
  * the calling thread and in calls. So a missing event gives other results, or NaN, with some
@@ -60,6 +60,19 @@ struct fake_counts {
     long calls;       /* that enqueue work on a stream: a graph is one */
 };
 struct fake_counts fake_counted(void);
+
+/* What a piece of work has touched of device memory, in whole pages: each once for reading, and
+ * once for writing. A page that was written first counts as written only. */
+enum { FAKE_PAGE = 4096 };
+struct fake_touched {
+    const char *name; /* of the work */
+    size_t read, written;
+};
+
+/* Call it after each work from now on; NULL: no more. Slow. fake_can_watch: not under sanitizers,
+ * and only where the processor says what a fault was for. */
+void fake_watch(void (*call)(void *arg, const struct fake_touched *touched), void *arg);
+bool fake_can_watch(void);
 
 /* How often the fake of cuBLASLt (cublaslt.c) was asked for a plan. */
 long fake_plans_asked(void);

@@ -48,6 +48,7 @@ bool fake_memory_free(bool pinned, void *memory); /* false: there is no such mem
 bool fake_is_pinned(const void *at, size_t bytes);
 void fake_memory_open(void);
 void fake_memory_close(void);
+bool fake_memory_is_device(const void *at); /* an address of it, allocated or not */
 size_t fake_memory_used(int device);
 int fake_memory_live(void); /* allocations that are not freed */
 void fake_memory_end(void);

@@ -139,6 +139,12 @@ void fake_memory_close(void)
     is_open = false;
 }
 
+bool fake_memory_is_device(const void *at)
+{
+    const char *here = at;
+    return device.begin && here >= device.begin && here < device.begin + device.used;
+}
+
 size_t fake_memory_used(int number)
 {
     return in_use[number];

@@ -5,6 +5,7 @@
 
 #include "common/base/assert.h"
 #include "libworker/device/rehearsal/fiber.h"
+#include "tests/cuda/fake/watch.h"
 
 enum work_kind { WORK_RUN, WORK_MARK, WORK_WAIT };
 
@@ -139,8 +140,12 @@ static void run_first(struct CUstream_st *stream)
     if (!stream->first)
         stream->last = &stream->first;
     if (is_to_run(work)) {
-        fake_memory_open();
+        bool watched = work->kind == WORK_RUN && touches_begin(work->run.name);
+        if (!watched)
+            fake_memory_open();
         fiber_call(stream->fiber, run_on_stream, work);
+        if (watched)
+            touches_end();
     }
     if (work->kind == WORK_MARK)
         work->mark->done = true;
