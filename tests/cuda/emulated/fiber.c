@@ -112,7 +112,7 @@ static void enter_host(struct emulated_fiber *f)
 }
 
 /* The fiber that begins; a stack's first frame has no arguments. */
-static __thread struct emulated_fiber *beginning;
+static __thread struct emulated_fiber *beginning __attribute__((tls_model("initial-exec")));
 
 static void fiber_begin(void)
 {
