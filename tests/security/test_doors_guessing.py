@@ -16,7 +16,7 @@ import re
 
 import pytest
 from doors import shared_cluster
-from localcluster import wait_for
+from localcluster import HANG_SECONDS, wait_for
 from wire import Peer, number, text
 
 NEVER = {"job": "j999999", "tenant": "nevermore", "secret": "never-set"}
@@ -39,7 +39,7 @@ def red(cluster):
 
 def ask(cluster, method, path, token, body=None, **headers):
     """(status, headers that say something, body) to the byte."""
-    connection = http.client.HTTPConnection(cluster.http, timeout=60)
+    connection = http.client.HTTPConnection(cluster.http, timeout=HANG_SECONDS)
     head = {"X-Muster-Request": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
     if token:
         head["Authorization"] = f"Bearer {token}"

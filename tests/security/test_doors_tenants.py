@@ -209,7 +209,7 @@ def test_events_of_another_tenant_are_in_no_listing_or_stream(cluster, red):
     cluster.muster("cancel", theirs, check=True)
     mine = waiting(cluster, "blue", name="blue-events")
     seen = "".join(lines_until(lines, mine))
-    poll.join(30)
+    poll.join(HANG_SECONDS)
     for one in (seen, json.dumps(found), json.dumps(rest(cluster, "blue", "GET", "/v1/events?newest=true&limit=1000")), json.dumps(rest(cluster, "blue", "GET", "/v1/events?limit=1000"))):
         assert not re.search(rf'"{theirs}"|"{red}"|red-events|"red"', one), one[-2000:]
     assert f'"{theirs}"' in json.dumps(rest(cluster, "red", "GET", "/v1/events?newest=true&limit=1000"))

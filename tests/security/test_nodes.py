@@ -124,11 +124,11 @@ def test_a_unix_socket_shows_no_keys_and_the_token_decides(tmp_path):
             token = ["--token-file", str(data / "agent.token")] if name == "n1" else ["--token", (data / "admin.token").read_text().strip()]
             started.append(subprocess.Popen([str(MUSTER), "agent", "--data", str(tmp_path / name), "--name", name, "--coordinator", url, "--slots", "1", "--allow-root-workers", *token]))
         wait_for("the node", 30, lambda: "n1" in nodes())
-        assert started[1].wait(60) == 77 and "stranger" not in nodes()
+        assert started[1].wait(HANG_SECONDS) == 77 and "stranger" not in nodes()
     finally:
         for process in started:
             process.terminate()
-            process.wait(60)
+            process.wait(HANG_SECONDS)
 
 
 def test_an_agent_that_is_refused_for_its_key_says_so(cluster, tmp_path):
@@ -167,7 +167,7 @@ def ready(cluster, name):
 
 def ends_refused(agent, log, *words):
     """77 is its end; what it said is in its log."""
-    assert agent.wait(60) == 77, log.read_text()
+    assert agent.wait(HANG_SECONDS) == 77, log.read_text()
     said = log.read_text()
     assert all(word in said for word in words), said
 
@@ -180,7 +180,7 @@ def agents():
         if process.poll() is None:
             process.send_signal(signal.SIGCONT)
             process.terminate()
-        process.wait(60)
+        process.wait(HANG_SECONDS)
 
 
 def test_a_counted_token_lets_in_no_more_nodes_than_it_says(cluster, tmp_path, agents):
@@ -194,7 +194,7 @@ def test_a_counted_token_lets_in_no_more_nodes_than_it_says(cluster, tmp_path, a
     ends_refused(third, tmp_path / "rack3.log", "none is left", "muster token create")
     assert "rack3" not in node_states(cluster)
     agents[0].terminate()
-    agents[0].wait(60)
+    agents[0].wait(HANG_SECONDS)
     cluster.kill_coordinator()
     cluster.start_coordinator()
     agents.append(agent_of(cluster, tmp_path, "rack1", "rack1", token))  # its key lets it in
@@ -232,7 +232,7 @@ def test_after_rekey_the_old_agent_that_runs_loses_and_another_key_wins(cluster,
     agents.append(old)
     ready(cluster, name)
     assert cluster.muster("rekey", name).returncode == 0
-    assert old.wait(60) == 75  # before any other asks for the name; systemd starts it again:
+    assert old.wait(HANG_SECONDS) == 75  # before any other asks for the name; systemd starts it again:
     again = agent_of(cluster, tmp_path, "old", name, token)
     agents.append(again)
     ends_refused(again, tmp_path / "old.log", f"muster rekey {name}")
@@ -240,7 +240,7 @@ def test_after_rekey_the_old_agent_that_runs_loses_and_another_key_wins(cluster,
     ready(cluster, name)
     third = agent_of(cluster, tmp_path, "old", name, token)
     agents.append(third)
-    assert third.wait(60) == 77 and uses_left(cluster) == 8
+    assert third.wait(HANG_SECONDS) == 77 and uses_left(cluster) == 8
     ready(cluster, name)
 
 
@@ -256,7 +256,7 @@ def test_after_rekey_another_key_wins_also_where_it_comes_before_the_old_agent(c
     wait_for("the new one to be in", 60, lambda: uses_left(cluster) == 8)
     ready(cluster, name)
     old.send_signal(signal.SIGCONT)
-    assert old.wait(60) == 75
+    assert old.wait(HANG_SECONDS) == 75
     cluster.kill_coordinator()  # what is refused is remembered
     cluster.start_coordinator()
     again = agent_of(cluster, tmp_path, "old", name, token)

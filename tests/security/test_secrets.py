@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from localcluster import MUSTER, Cluster, kill, wait_for
+from localcluster import HANG_SECONDS, MUSTER, Cluster, kill, wait_for
 from test_isolation import as_tenant, run, submit
 
 VALUE = "hf_SeCrEtVaLuE0123456789"
@@ -17,7 +17,7 @@ SECOND = "first line of a key\nsecond-line-of-it\nx"
 
 
 def set_secret(cluster, tenant, name, value, check=True):
-    done = subprocess.run([cluster.muster_path, "secret", "set", name], input=value, capture_output=True, text=True, timeout=60,
+    done = subprocess.run([cluster.muster_path, "secret", "set", name], input=value, capture_output=True, text=True, timeout=HANG_SECONDS,
                           env={**cluster.environment(), "MUSTER_TOKEN": cluster.tokens[tenant]}, cwd="/")
     assert not check or done.returncode == 0, done.stderr
     assert value.strip() not in done.stdout + done.stderr
@@ -290,7 +290,7 @@ def test_rekeying_and_restoring_a_backup(make_shared, open_folder):
     finally:
         other.stop()
     done = subprocess.run([MUSTER, "coordinator", "--data", str(open_folder / "bad")], env={**os.environ, "MUSTER_SECRETS_KEY": "nonsense-key"},
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 2 and "MUSTER_SECRETS_KEY" in done.stderr and "nonsense-key" not in done.stderr, done.stderr
 
 

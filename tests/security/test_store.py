@@ -323,7 +323,7 @@ def test_m15_a_clock_that_jumps_while_the_coordinator_runs_forgets_nothing(jumpi
     cluster.start_agent("lost")
     cluster.wait_nodes(1)
     cluster.agents["lost"].kill()
-    cluster.agents.pop("lost").wait(60)
+    cluster.agents.pop("lost").wait(HANG_SECONDS)
     jobs = [cluster.submit(*SLEEPER) for _ in range(3)]
     for job in jobs:
         cluster.muster("cancel", job, check=True)

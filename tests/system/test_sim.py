@@ -3,14 +3,14 @@ import json
 import subprocess
 from pathlib import Path
 
-from localcluster import Cluster
+from localcluster import HANG_SECONDS, Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def sim(*args):
     muster = Cluster(ROOT).muster_path
-    return subprocess.run([muster, "sim", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run([muster, "sim", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 def test_the_example_of_the_docs_runs_as_printed():

@@ -8,7 +8,7 @@ import time
 
 from selenium.webdriver.common.by import By
 
-from localcluster import MUSTER, Cluster
+from localcluster import HANG_SECONDS, MUSTER, Cluster
 from test_page import errors, find, gpt, shot, show, sign_in, text_of, wait
 
 LONG = "a-very-long-name-that-somebody-made-of-63-characters-0123456789"
@@ -98,7 +98,7 @@ def test_a_node_that_is_forgotten_leaves_the_overview(browser, tmp_path):
         names = lambda b: [a.text for a in b.find_elements(By.CSS_SELECTOR, ".tiles a.name")]  # noqa: E731
         wait(browser, lambda b: names(b) == ["goes", "stays"])
         cluster.agents["goes"].kill()
-        cluster.agents.pop("goes").wait(60)
+        cluster.agents.pop("goes").wait(HANG_SECONDS)
         wait(browser, lambda b: "goes" in find(b, "section[aria-label='Needs attention']").text)
         wait(browser, lambda b: names(b) == ["stays"])
         assert not errors(browser)
