@@ -112,7 +112,8 @@ def test_what_the_server_says_never_becomes_markup(browser, cluster):
             const place = document.createElement("div");
             dom.show(place, dom.table([evil], [[evil]], evil, evil), dom.state(evil), dom.jobLink(evil, evil),
               tiles.tile({ name: evil, state: evil, slots: 2, slots_used: 1, uses: [{ job: evil, name: evil, slots: 1 }] }),
-              ranks.ranksTable([{ uid: 1, node: evil, state: evil, wait: { operation: evil, communicator: evil, ranks: [1] } }]),
+              ranks.ranksTable([{ uid: 1, node: evil, state: evil, wait: { operation: evil, communicator: evil, ranks: [1] } }],
+                { ranks: [{ numbers: { [evil]: evil, loss: evil } }] }), ranks.ranksNote({ slowest: { text: evil } }),
               cause.cause({ state: "failed", workers: [{ node: evil, exit: { code: 1, text: evil, last_output: evil } }] }, { reasons: [{ text: evil, hint: evil }] }),
               shares.shareBar({ name: evil, slots_used: 1 }, 4), plan.answerOf({ summary: evil, nodes: [evil], reasons: [{ text: evil }], effects: [{ name: evil, effect: evil }] }));
             done([place.querySelectorAll("img, script").length, place.textContent.split(evil).length - 1]);

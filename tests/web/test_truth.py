@@ -172,6 +172,36 @@ def test_the_late_rank_of_512_comes_first(browser, cluster):
     shot(browser, "ranks-512")
 
 
+def test_each_rank_has_its_pace_and_its_numbers_and_the_slow_one_is_named(browser, cluster):
+    sign_in(browser, cluster)
+    draw = """
+        const done = arguments[0];
+        Promise.all([import("/ranks.js"), import("/dom.js")]).then(([{ ranksNote, ranksTable }, { section }]) => {
+          const workers = [0, 1, 2].map((rank) => ({ uid: String(rank + 1), rank, node: `node${rank}`, state: "running", step: "400", pid: "90" }));
+          const figures = { by_work: true, median_ms: 120, slowest: { rank: 2, text: "rank 2 (node node2) works 190 ms in each step" }, ranks: [
+            { rank: 0, timed: 9, step_ms: 203.5, work_ms: 120, ratio: 1, numbers: { loss: 2.25, lr: 0.00123456, "a": 1, "b": 2, "c": 3, "d": 4 } },
+            { rank: 1, timed: 0, step_ms: null, work_ms: null, ratio: null, numbers: { loss: "NaN" } },
+            { rank: 2, timed: 9, step_ms: 203.5, work_ms: 190, ratio: 1.5833, numbers: {} }] };
+          const plain = ranksTable(workers)[0].querySelectorAll("th").length;
+          document.querySelector("main").replaceChildren(section("Ranks", ranksNote(figures), ranksTable(workers, figures)));
+          done([plain, document.querySelector("main .heading").textContent, [...document.querySelectorAll("main tr")].map((r) => [...r.children].slice(6).map((c) => c.textContent))]);
+        });"""
+    plain, heading, rows = browser.execute_async_script(draw)
+    assert plain == 7, "without figures there are no columns for them"
+    assert heading == "Ranksrank 2 (node node2) works 190 ms in each step"
+    assert rows == [
+        ["Work in a step", "To the median", "Loss", "Numbers", "What it does"],
+        ["120 ms", "1.00", "2.2500", "lr 0.0012346, a 1, b 2, c 3 and 1 more", ""],
+        ["–", "–", "NaN", "", ""],
+        ["190 ms", "1.58, slowest", "–", "", ""]]
+    for width in (1280, 390):
+        size(browser, width)
+        browser.execute_async_script(draw)  # the view may have been drawn again
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        shot(browser, f"ranks-figures-{width}")
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_output_reads_as_on_a_terminal(browser, cluster):
     sign_in(browser, cluster)
     shown = browser.execute_async_script("""
