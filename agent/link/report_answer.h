@@ -18,7 +18,8 @@ struct report_stop {
 struct report_place { /* for a program to find itself */
     const struct assignment *assignment;
     uint64_t generation;
-    const char *latest; /* checkpoint, "" = none */
+    const char *latest;   /* checkpoint, "" = none */
+    bool has_latest_step; /* it is the job's own */
     uint64_t latest_step;
     struct report_stop stop;
     int beat_ms, line_bytes;

@@ -39,7 +39,7 @@ static void on_latest(const struct report_said *said)
     buf_init(&out, LINES_BYTES);
     report_open(&out, said->line->id);
     report_put_text(&out, "path", place.latest);
-    if (place.latest[0])
+    if (place.has_latest_step)
         report_put_count(&out, "step", place.latest_step);
     else
         report_put_text(&out, "step", "");

@@ -56,14 +56,25 @@ static bool has_newest(const struct reporter *r, const struct assignment *assign
     return r->latest[0] && strcmp(assignment->resume_from, r->before_latest) == 0;
 }
 
+/* Where a job without a checkpoint of its own starts, "" if that is at step 0. The newest of its
+ * folder, `latest`, is what a program looks for itself. */
+static const char *start_of(const struct assignment *assignment)
+{
+    const char *path = assignment_training(assignment, "resume_from");
+    return path && strcmp(path, "latest") != 0 ? path : "";
+}
+
 struct report_place reporter_place(const struct reporter *r, const struct agent_worker *worker)
 {
-    bool newest = has_newest(r, worker->assignment);
+    const struct assignment *assignment = worker->assignment;
+    bool newest = has_newest(r, assignment), own = newest || assignment->resume_from[0];
+    const char *known = newest ? r->latest : assignment->resume_from;
     return (struct report_place){
-        .assignment = worker->assignment,
+        .assignment = assignment,
         .generation = reporter_generation(worker),
-        .latest = newest ? r->latest : worker->assignment->resume_from,
-        .latest_step = newest ? r->latest_step : worker->assignment->resume_step,
+        .latest = own ? known : start_of(assignment),
+        .has_latest_step = own,
+        .latest_step = newest ? r->latest_step : assignment->resume_step,
         .stop = stop_of(r, worker),
         .beat_ms = REPORT_BEAT_MS,
         .line_bytes = LINES_BYTES,

@@ -143,7 +143,7 @@ void accelerate_untold(const char *const given[SETTINGS_COUNT], char ret[ACCELER
         const struct setting_row *row = &setting_rows[i];
         size_t used = strlen(names);
         if (row->use != SETTING_OF_JOB || !given[i] || strcmp(given[i], row->fallback) == 0 ||
-            is_told(given, (enum setting)i) || count++ >= NAMED_MAX)
+            i == SETTING_RESUME_FROM || is_told(given, (enum setting)i) || count++ >= NAMED_MAX)
             continue;
         (void)str_printf(names + used, sizeof(names) - used, "%s%s%s", used ? ", " : "", row->name,
                          i == SETTING_STRATEGY ? " zero1" : "");
@@ -154,6 +154,10 @@ void accelerate_untold(const char *const given[SETTINGS_COUNT], char ret[ACCELER
                          "if this program uses HuggingFace Accelerate, it must set %s%s itself: "
                          "Accelerate has no variable for it",
                          names, count > NAMED_MAX ? " and others" : "");
+    else if (given[SETTING_RESUME_FROM] && given[SETTING_RESUME_FROM][0])
+        (void)str_copy(ret, ACCELERATE_TEXT_MAX,
+                       "resume_from: the program has to continue from it, as muster.latest, Loop "
+                       "and callbacks do; a program without them reads MUSTER_RESUME_FROM");
 }
 
 static bool names_python(const char *program, size_t length)

@@ -194,6 +194,28 @@ def test_a_rank_knows_of_the_checkpoint_that_another_has_saved(make_cluster, pro
     assert told == {0: [[20, "20"]], 1: [[10, "10"], [20, "20"], 30]}
 
 
+@pytest.mark.parametrize("named", ["old", "latest"])
+def test_before_its_first_checkpoint_the_latest_is_what_the_job_resumes_from(cluster, program, tmp_path, named):
+    old = tmp_path / "ckpt/old"
+    old.mkdir(parents=True)
+    start = str(old) if named == "old" else "latest"
+    job = cluster.submit("--checkpoint", old.parent, "--resume-from", start, "--", *program('''
+        import subprocess
+        shell = subprocess.run(["MUSTER", "report", "latest"], stdout=subprocess.PIPE, text=True)
+        print(json.dumps([os.environ["MUSTER_RESUME_FROM"], report.ask("hello")["latest"], shell.stdout.strip()]), flush=True)
+        for step in (1, 2):
+            answer = report.ask("latest")
+            print(json.dumps([answer["path"], answer["step"]]), flush=True)
+            path = os.environ["MUSTER_CHECKPOINT_DIR"] + "/new"
+            os.makedirs(path, exist_ok=True)
+            while step == 1 and "error" in report.ask("checkpoint", path=path, step=7):
+                time.sleep(0.1)
+    '''.replace("MUSTER", str(cluster.muster_path), 1)))
+    cluster.wait_state(job, "succeeded")
+    known = str(old) if named == "old" else None
+    assert lines(cluster, job) == [[start, known, known or ""], [known, None], [str(old.parent / "new"), 7]]
+
+
 def test_what_a_program_does_before_its_first_step_is_its_start(cluster, program):
     job = cluster.submit("--", *program('''
         report.ask("hello")

@@ -178,7 +178,17 @@ Test(spec, what_accelerate_is_not_told_is_a_warning)
     cr_assert_eq(spec_build(&input, &spec, NULL), 0);
     cr_expect_eq(spec->warnings_count, 0);
     spec_release(spec);
+    settings[1] = (struct pair){"resume_from", "/ckpt/old"};
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_assert_eq(spec->warnings_count, 1);
+    cr_expect(strstr(spec->warnings[0], "resume_from: the program has to continue from it"), "%s",
+              spec->warnings[0]);
+    spec_release(spec);
     settings[0].value = "zero1";
+    cr_assert_eq(spec_build(&input, &spec, NULL), 0);
+    cr_expect(strstr(spec->warnings[0], "it must set strategy zero1, recompute itself"), "%s",
+              spec->warnings[0]);
+    spec_release(spec);
     settings[1] = (struct pair){"clip_grad_norm", "1"};
     input.command = shell, input.command_count = 3;
     cr_assert_eq(spec_build(&input, &spec, NULL), 0);
