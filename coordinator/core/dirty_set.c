@@ -47,3 +47,12 @@ void step_reassign_group(struct step *step, const struct job *job, const struct 
             step_reassign_node(step, worker->node);
     }
 }
+
+/* A gang that is still forming may be what hangs, so it is looked at as well. */
+void step_request_stacks(struct step *step, struct job *job)
+{
+    bool later = step->wall_ms > job->stacks_wall_ms; /* wall time may jump back */
+    job->stacks_wall_ms = later ? step->wall_ms : job->stacks_wall_ms + 1;
+    step_reassign_group(step, job, &job->current);
+    step_reassign_group(step, job, &job->forming);
+}

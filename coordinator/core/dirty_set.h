@@ -15,5 +15,7 @@ void step_store_node(struct step *step, struct node *node);
 /* The assignments changed: of a node, or of all nodes of a group. */
 void step_reassign_node(struct step *step, const char *node);
 void step_reassign_group(struct step *step, const struct job *job, const struct group *group);
+/* The agents find the stacks of its programs and add them to its output (docs/report.md). */
+void step_request_stacks(struct step *step, struct job *job);
 
 #endif

@@ -133,8 +133,7 @@ void job_cancel(struct step *step)
     step_answer_job(step, job, false);
 }
 
-/* Only a wish: what the agents find is output of the job soon after. A gang that is still forming
- * may be what hangs, so it is looked at as well. */
+/* Only a wish: what the agents find is output of the job soon after. */
 void job_stacks(struct step *step)
 {
     struct error err = {0};
@@ -150,10 +149,7 @@ void job_stacks(struct step *step)
         step_refuse(step, &err);
         return;
     }
-    bool later = step->wall_ms > job->stacks_wall_ms; /* wall time may jump back */
-    job->stacks_wall_ms = later ? step->wall_ms : job->stacks_wall_ms + 1;
-    step_reassign_group(step, job, &job->current);
-    step_reassign_group(step, job, &job->forming);
+    step_request_stacks(step, job);
     step_answer_job(step, job, false);
 }
 

@@ -247,7 +247,9 @@ bool stall_in_collective(const struct job *job, struct reason *ret, int64_t *ret
                     job->id, rank, worker->pid, worker->node);
     else
         reason_hint(
-            ret, "`muster logs %s --rank %d` has its last words; it is process %" PRId64 " on %s",
+            ret,
+            "`muster logs %s --rank %d` has its last words and its stacks; it is process %" PRId64
+            " on %s",
             job->id, rank, worker->pid, worker->node);
     *ret_waited_ms = stall.waited_ms;
     return true;
@@ -259,7 +261,7 @@ void stall_without_wait(const struct job *job, struct reason *ret)
                "no step completes and no rank reports that it waits; the last step is %" PRIu64
                ", steps took %.3g s",
                job->step, (double)job->ledger.typical_step_ms / 1000);
-    reason_hint(ret, "`muster logs %s` has what its ranks wrote last", job->id);
+    reason_hint(ret, "`muster logs %s` has what its ranks wrote last, and their stacks", job->id);
 }
 
 bool core_stalled(const struct job *job, struct reason *ret)

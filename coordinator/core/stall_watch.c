@@ -34,12 +34,25 @@ static bool all_reported(const struct job *job)
     return true;
 }
 
+/* A rank that waits has reported where, or its agent has found its stacks already. */
+static bool all_wait(const struct job *job)
+{
+    for (int rank = 0; rank < job->current.world; rank++) {
+        const struct worker *worker = job_worker(job, job->current.members[rank]);
+        if (worker_living(worker) && worker->wait.waited_ms <= 0)
+            return false;
+    }
+    return true;
+}
+
 static void begin_stall(struct step *step, struct job *job, const struct reason *reason,
                         int64_t for_ms)
 {
     job->stalled_wall_ms = step->wall_ms - for_ms;
     step_record(step, "stalled", job, reason->node, reason);
     step_store(step, job);
+    if (!all_wait(job))
+        step_request_stacks(step, job);
 }
 
 void stall_end(struct step *step, struct job *job)

@@ -261,6 +261,15 @@ static int without_repeats(struct reason *reasons, int count)
     return kept;
 }
 
+/* Their hangs are not noticed. */
+static bool reports_nothing(const struct job *job)
+{
+    for (int i = 0; i < job->workers_count; i++)
+        if (job->workers[i].reports || job->workers[i].aware)
+            return false;
+    return job->state == JOB_RUNNING && job->step == 0;
+}
+
 int core_why(const struct cluster *cluster, const struct job *job, struct reason *ret, int max)
 {
     if (max <= 0)
@@ -278,6 +287,11 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
         count = 1;
     if (count == 0 || (count < max && job->state == JOB_REFORMING))
         ret[count++] = job->reason;
+    if (count == 1 && reports_nothing(job) && !ret->hint[0])
+        reason_hint(ret,
+                    "it reports no steps, so no hang is noticed: `muster stacks %s` shows "
+                    "where each rank is",
+                    job->id);
     if (count < max &&
         (explain_newcomers(job, &ret[count]) || explain_growth(cluster, job, &ret[count]) ||
          explain_resize(cluster, job, &ret[count])))

@@ -77,6 +77,26 @@ def test_a_hang_of_a_program_that_offers_no_stacks_is_located(cluster, spy, prog
     assert "    load_batch (muster/data.py:7)" in cluster.output(job)
 
 
+def test_at_a_hang_ranks_that_report_nothing_are_looked_at_too(make_cluster, spy, program):  # noqa: F811
+    """Only rank 0 reports, as often; rank 1 may be the one that hangs."""
+    cluster = make_cluster(nodes=2, slots=1)
+    job = cluster.submit("-N", "2", *spy(PLAYED), "--", *program('''
+        rank = report.ask("hello")["rank"]
+        for step in range(1, 21 if rank == 0 else 1):
+            time.sleep(0.05)
+            report.note("step", step=step)
+        time.sleep(1000)
+    '''))
+    wait_for("the stall", 30, lambda: "stalled" in cluster.muster("why", job, check=True).stdout)
+    wait_for("stacks", 20, lambda: "load_batch" in cluster.muster("logs", "--rank", "1", job).stderr)
+
+
+def test_why_names_stacks_where_nothing_is_reported(cluster):
+    job = submit_ready(cluster, "--", "sh", "-c", "echo ready; sleep 1000")
+    cluster.wait_state(job, "running")
+    assert f"`muster stacks {job}` shows where each rank is" in cluster.muster("why", job, check=True).stdout
+
+
 def test_without_py_spy_it_says_what_to_do(cluster, tmp_path):
     if any(Path(folder, "py-spy").exists() for folder in ("/usr/bin", "/bin")):
         pytest.skip("py-spy is installed beside the system's Python")

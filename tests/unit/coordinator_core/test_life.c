@@ -201,6 +201,35 @@ Test(jobs, a_gang_that_waits_for_long_is_said_to_stand_still_once)
     cr_expect_str_eq(story_records(&s, "stall_over")->newest.reason.kind, "stall_over");
 }
 
+/* Agents have found the stacks of ranks that wait, when these became silent. */
+Test(jobs, a_stall_asks_for_stacks_unless_all_ranks_wait)
+{
+    four_train();
+    for (int rank = 0; rank < 4; rank++) {
+        waits(rank, "", 0, (uint32_t)rank);
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = STALL_MIN_MS - 1000;
+    }
+    story_wait(&s, 1000); /* both nodes have reported it */
+    for (int rank = 0; rank < 4; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = STALL_MIN_MS;
+    story_wait(&s, 1000);
+    expect_stalls(1, 0);
+    cr_expect_eq(story_job(&s, "j1")->stacks_wall_ms, 0);
+    for (int rank = 0; rank < 4; rank++)
+        story_worker(&s, "j1", rank, NULL)->wait.waited_ms = 0;
+    story_progress(&s, "j1", 1011);
+    story_wait(&s, STALL_MIN_MS + 3000);
+    expect_stalls(1, 1);
+    waits(0, "world", 7, 2);
+    story_worker(&s, "j1", 0, NULL)->wait.waited_ms = STALL_MIN_MS;
+    story_wait(&s, 1000);
+    expect_stalls(2, 1);
+    int64_t asked_ms = story_job(&s, "j1")->stacks_wall_ms;
+    cr_expect(asked_ms > 0);
+    story_wait(&s, 20000);
+    cr_expect_eq(story_job(&s, "j1")->stacks_wall_ms, asked_ms, "once a stall");
+}
+
 Test(jobs, a_step_ends_a_stall_though_somebody_waits_again)
 {
     four_train();
