@@ -96,6 +96,7 @@ export const getCheckpoints = (id) => get(`${job(id)}/checkpoints`);
 export const getRanks = (id) => get(`${job(id)}/ranks`);
 export const listChannels = (id) => get(`${job(id)}/channels`);
 export const cancelJob = (id) => post(`${job(id)}:cancel`);
+export const takeStacks = (id) => post(`${job(id)}:stacks`);
 export const scaleJob = (id, min, max) => post(`${job(id)}:scale`, { min, max });
 export const plan = (question) => post("/v1/plan", question);
 export const listNodes = () => get("/v1/nodes");

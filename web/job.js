@@ -153,6 +153,7 @@ export function jobView(root, id) {
         facts(job, curves.speed()));
       timeline.draw(past.events, job);
       logs.button.hidden = ended(job.state);
+      logs.stacks.hidden = !mayChangeJobs() || ended(job.state) || !job.workers?.some((worker) => Number(worker.pid));
       logs.say(ended(job.state) ? "It wrote nothing." : Number(job.generation) > 0 ? "No output yet." : "It has not begun.");
       curves.say(ended(job.state) ? "This job reported no loss." : Number(job.generation) > 0 ? "This job has reported no loss yet." : "It has not begun.");
       logs.ranks(job.world || (job.workers || []).length);

@@ -21,7 +21,8 @@ export class Logs {
     this.rank = h("select", { "aria-label": "Rank", onchange: () => this.restart() }, h("option", { value: "-1" }, "all ranks"));
     this.filter = h("input", { type: "search", placeholder: "Filter the lines below", "aria-label": "Filter the output by text", "data-shortcut": "/", oninput: () => this.sift() });
     this.button = h("button", { class: "quiet", "data-shortcut": "f", "aria-pressed": "true", onclick: () => this.follow(!this.following) }, "Follow");
-    this.tools = h("span", { class: "toggles" }, this.rank, this.filter, this.button);
+    this.stacks = h("button", { class: "quiet", hidden: true, title: "Add where each rank's programs are to the output", onclick: () => this.takeStacks() }, "Stacks");
+    this.tools = h("span", { class: "toggles" }, this.rank, this.filter, this.button, this.stacks);
     this.list.addEventListener("scroll", () => this.follow(this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < END_PX, true));
     this.following = true;
     this.atEnd = false; // no more lines than those were there at the last look
@@ -32,6 +33,17 @@ export class Logs {
     this.following = on;
     this.button.setAttribute("aria-pressed", String(on));
     if (on && !scrolled) this.list.scrollTop = this.list.scrollHeight;
+  }
+
+  // They are lines of the output a moment later.
+  async takeStacks() {
+    this.stacks.disabled = true;
+    this.filter.value = "";
+    this.sift();
+    this.follow(true);
+    const failed = await api.takeStacks(this.id).then(() => "", (error) => error.message);
+    this.stacks.disabled = false;
+    if (failed) this.add([{ wall_ms: Date.now(), is_stderr: true, text: `The stacks were not taken: ${failed}` }]);
   }
 
   restart() {
@@ -85,6 +97,7 @@ export class Logs {
   }
 
   async refresh(id) {
+    this.id = id;
     for (let page = 0; page < PAGES_A_TICK; page++) {
       const rank = this.rank.value, first = this.cursor === undefined;
       const answer = await api.getLogs(id, { rank, max_bytes: PAGE_MAX_BYTES, ...(first ? { tail: TAIL_LINES } : { cursor: this.cursor }) });

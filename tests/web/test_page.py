@@ -216,6 +216,9 @@ def test_the_output_is_bounded_filtered_and_followed(browser, cluster):
     follow = browser.find_element(By.XPATH, "//button[text()='Follow']")
     follow.click()
     assert follow.get_attribute("aria-pressed") == "false"
+    browser.find_element(By.XPATH, "//button[text()='Stacks']").click()
+    wait(browser, lambda b: "none of these processes is known to be Python" in log.text)
+    assert follow.get_attribute("aria-pressed") == "true" and not field.get_attribute("value")
     browser.find_element(By.XPATH, "//button[text()='Cancel job']").click()
     dialog = find(browser, "dialog")
     dialog.find_element(By.CSS_SELECTOR, "button.danger").click()
