@@ -89,10 +89,10 @@ Test(supervisor, a_signal_is_named)
 
 Test(supervisor, terminate_reaches_the_whole_group)
 {
-    struct rig_worker *w =
-        rig_sh(&rig, 1,
-               "sh -c 'trap \"echo child heard; exit\" TERM; echo ready=1; while :; do sleep 0.05;"
-               " done' & trap 'wait; exit 9' TERM; wait");
+    struct rig_worker *w = rig_sh(
+        &rig, 1,
+        "trap 'wait; exit 9' TERM; sh -c 'trap \"echo child heard; exit\" TERM; echo ready=1; "
+        "while :; do sleep 0.05; done' & wait");
     rig_number(&rig, 1, "ready=");
     rig.launcher.terminate(rig.launcher.self, &w->key);
     cr_assert(rig_until(&rig, &w->ended));
@@ -116,6 +116,7 @@ Test(supervisor, an_early_signal_reaches_the_whole_group_and_ends_nothing)
     cr_assert_eq(rig_launch(&rig, &launch, NULL), 0);
     struct rig_worker *w = rig_worker(&rig, 1);
     rig_number(&rig, 1, "ready=");
+    cr_assert(rig_until(&rig, &w->started)); /* its output may be seen earlier */
     rig.launcher.signal_early(rig.launcher.self, &w->key);
     cr_assert(rig_until(&rig, &w->ended));
     cr_expect_eq(w->exit.code, 4, "%s", w->exit.text);
