@@ -442,6 +442,7 @@ static void connect_driver(struct agent *agent, const struct agent_options *o)
                                      .arg = agent};
     driver->node = agent->name;
     driver->loop = agent->loop;
+    driver->clock = agent->env->clock;
     driver->log = agent->log;
     driver->core = agent->core;
     driver->launcher = agent->launcher;

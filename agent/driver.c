@@ -42,6 +42,19 @@ void agent_driver_end(struct agent_driver *driver, enum agent_end why)
         driver->on_end(driver->on_end_arg, why);
 }
 
+/* Output is of the rank that its worker has then, which changes where a gang re-forms in place. */
+static void note_place(struct agent_driver *driver, const struct worker_key *key)
+{
+    const struct agent_worker *worker = agent_core_find(driver->core, key);
+    const struct assignment *assignment = worker ? worker->assignment : NULL;
+    if (!assignment || worker->memory.generation != assignment->generation)
+        return;
+    struct outbox_place place = {.generation = assignment->generation,
+                                 .rank = assignment->rank,
+                                 .since_wall_ms = driver->clock.wall_ms(driver->clock.self)};
+    outbox_joined(driver->outbox, key, &place);
+}
+
 static void perform(struct agent_driver *driver, const struct agent_action *action)
 {
     struct launcher *launcher = driver->launcher;
@@ -69,6 +82,7 @@ static void perform(struct agent_driver *driver, const struct agent_action *acti
         break;
     case AGENT_ACTION_REMEMBER:
         launcher->remember(launcher->self, &action->key, &action->memory);
+        note_place(driver, &action->key);
         break;
     case AGENT_ACTION_FORGET:
         outbox_forget(driver->outbox, &action->key);

@@ -24,6 +24,7 @@
 struct agent_driver { /* the first members are set by its owner */
     const char *node;
     struct loop *loop;
+    struct clock clock;
     const struct log *log;
     struct agent_core *core;
     struct launcher *launcher;

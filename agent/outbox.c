@@ -44,6 +44,16 @@ static struct outbox_worker *entry(struct outbox *outbox, const struct worker_ke
     return *at;
 }
 
+void outbox_joined(struct outbox *outbox, const struct worker_key *key,
+                   const struct outbox_place *place)
+{
+    struct outbox_worker *worker = entry(outbox, key);
+    if (!worker || worker->now.generation == place->generation)
+        return;
+    worker->before = worker->now;
+    worker->now = *place;
+}
+
 void outbox_output(struct outbox *outbox, const struct worker_key *key)
 {
     struct outbox_worker *worker = entry(outbox, key);
@@ -90,6 +100,16 @@ bool outbox_ready(const struct outbox *outbox)
     return outbox->metrics_end > outbox->metrics_first;
 }
 
+/* The place that the worker had when it wrote the line. */
+static void set_place(const struct outbox_worker *worker, const struct output_batch *batch,
+                      Muster__LogLine *line)
+{
+    const struct outbox_place *place =
+        line->wall_ms >= worker->now.since_wall_ms ? &worker->now : &worker->before;
+    line->rank = place->generation ? place->rank : batch->rank;
+    line->generation = place->generation ? place->generation : batch->generation;
+}
+
 static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
                                   const struct output_batch *batch, struct arena *arena)
 {
@@ -112,8 +132,7 @@ static Muster__LogChunk *chunk_of(const struct outbox_worker *worker,
     for (size_t i = 0; i < count; i++) {
         muster__log_line__init(&lines[i]);
         lines[i].wall_ms = batch->lines[i].wall_ms;
-        lines[i].rank = batch->rank;
-        lines[i].generation = batch->generation;
+        set_place(worker, batch, &lines[i]);
         lines[i].is_stderr = batch->lines[i].is_stderr;
         lines[i].text = rpc_text(batch->lines[i].text);
         chunk->lines[i] = &lines[i];

@@ -21,10 +21,17 @@ enum {
     OUTBOX_CHUNKS_MAX = 64,           /* workers whose output is in one report */
 };
 
+struct outbox_place {    /* of a worker in its gang */
+    uint64_t generation; /* 0 = that of its start */
+    uint32_t rank;
+    int64_t since_wall_ms;
+};
+
 struct outbox_worker { /* a worker with unreported output */
     struct worker_key key;
-    bool ended; /* it will write no more */
-    bool more;  /* there are unread lines */
+    struct outbox_place now, before; /* lines from before `now` began are of `before` */
+    bool ended;                      /* it will write no more */
+    bool more;                       /* there are unread lines */
     bool in_flight;
     bool complete; /* the lines in flight are its last */
     uint64_t next; /* first line after those in flight */
@@ -47,6 +54,9 @@ struct outbox {
 int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *err);
 void outbox_fini(struct outbox *outbox);
 
+/* What it writes from now on is of this place. Without memory it stays of the one before. */
+void outbox_joined(struct outbox *outbox, const struct worker_key *key,
+                   const struct outbox_place *place);
 void outbox_output(struct outbox *outbox, const struct worker_key *key); /* there is some */
 void outbox_ended(struct outbox *outbox, const struct worker_key *key);  /* and no more follows */
 void outbox_forget(struct outbox *outbox, const struct worker_key *key);

@@ -7,7 +7,7 @@
 #include "cli/client.h"
 #include "cli/table.h"
 
-/* Ranks that stay while others join have lines of an older generation among the newer ones. */
+/* Lines of several workers arrive in any order: an older generation's may be among newer ones. */
 static void print_mark(struct log_printer *printer, uint64_t generation)
 {
     if (generation <= printer->generation)

@@ -166,8 +166,8 @@ static int keep_logs(struct service *service, const Muster__NodeReport *message,
         for (size_t j = 0; j < from->n_lines; j++)
             lines[j] = (struct log_line){
                 .wall_ms = from->lines[j]->wall_ms,
-                .rank = from->rank,
-                .generation = from->generation,
+                .rank = from->lines[j]->rank,
+                .generation = from->lines[j]->generation,
                 .is_stderr = from->lines[j]->is_stderr,
                 .text = from->lines[j]->text,
             };

@@ -1,4 +1,5 @@
 """Elastic programs without libworker (docs/report.md): their world changes, and their processes stay."""
+import json
 import os
 import signal
 import time
@@ -95,6 +96,10 @@ def test_an_elastic_program_keeps_its_process_while_its_world_changes(make_clust
     assert all(a["step"] <= b["step"] for a, b in zip(mine, mine[1:])) and mine[-1]["step"] > 0  # a world may end before its first step
     ports = [line["master_port"] for line in mine if line["ready"]]
     assert all(a != b for a, b in zip(ports, ports[1:]))
+    # Each line is of the rank and generation that its program had when it wrote it.
+    for line in json.loads(cluster.muster("logs", "-o", "json", job, check=True).stdout)["lines"]:
+        if line["text"].startswith("{") and (said := json.loads(line["text"]))["ready"]:
+            assert (int(line["generation"]), int(line.get("rank") or 0)) == (said["generation"], said["rank"]), line
 
 
 GATED = '''

@@ -159,7 +159,7 @@ static int read_output(void *self, const struct worker_key *key, size_t max_byte
     *ret = (struct output_batch){.first = (uint64_t)at, .count = left};
     ret->lines = calloc((size_t)left + 1, sizeof(*ret->lines));
     for (int i = 0; i < left; i++)
-        ret->lines[i].text = "line";
+        ret->lines[i] = (struct output_line){.wall_ms = at + i, .text = "line"};
     ret->complete = tape->ended[key->uid] && at + left == tape->lines[key->uid];
     return 0;
 }
@@ -232,6 +232,32 @@ Test(outbox, what_was_not_acknowledged_goes_again)
     cr_expect_eq(p.tape.acked[1], 3);
     cr_expect_not(outbox_ready(&p.outbox));
     cr_expect_eq(shipped_count, 0, "it still runs");
+    outbox_fini(&p.outbox);
+    arena_fini(&p.arena);
+}
+
+Test(outbox, a_line_is_of_the_rank_that_its_worker_had_then)
+{
+    struct post p;
+    post_init(&p);
+    p.tape.lines[1] = 8; /* at 0, 1, ... ms */
+    outbox_joined(&p.outbox, &one, &(struct outbox_place){5, 2, 3});
+    outbox_output(&p.outbox, &one);
+    outbox_joined(&p.outbox, &one, &(struct outbox_place){6, 0, 6});
+    outbox_joined(&p.outbox, &one, &(struct outbox_place){6, 0, 7}); /* repeated */
+    cr_assert(post_fill(&p));
+    cr_assert_eq(p.report.logs[0]->n_lines, 8);
+    for (size_t i = 0; i < 8; i++) {
+        const Muster__LogLine *line = p.report.logs[0]->lines[i];
+        cr_expect_eq(line->rank, i < 6 ? 2 : 0, "line %zu: %u", i, line->rank);
+        cr_expect_eq(line->generation, i < 6 ? 5 : 6, "line %zu", i);
+    }
+    outbox_done(&p.outbox, true, on_shipped, NULL);
+    outbox_output(&p.outbox, &two); /* it joins nothing: as it was started */
+    p.tape.lines[2] = 1;
+    cr_assert(post_fill(&p));
+    cr_expect_eq(p.report.logs[0]->lines[0]->generation, 0);
+    outbox_done(&p.outbox, true, on_shipped, NULL);
     outbox_fini(&p.outbox);
     arena_fini(&p.arena);
 }
