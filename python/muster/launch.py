@@ -43,8 +43,14 @@ def run(function: Callable[..., Any], *arguments: Any, nodes: Union[int, Tuple[i
                 print(line.get("text", ""), file=sys.stderr if line.get("is_stderr") else sys.stdout)
         ended = client.wait(job["id"])
         if ended["state"] != "succeeded":
-            raise Error(f"job {job['id']} {ended['state']}: {ended['reason']['text']}")
+            raise Error(f"job {job['id']} {ended['state']}: {ended['reason']['text']}{_raised(Path(place))}")
         return [pickle.loads((Path(place) / str(rank)).read_bytes()) for rank in range(int(ended["world"]))]
+
+
+def _raised(place: Path) -> str:
+    """What the function raised, of the first rank that did."""
+    said = sorted(place.glob("*.raised"), key=lambda path: path.stat().st_mtime_ns)
+    return f"; rank {said[0].stem} raised {said[0].read_text().strip()}" if said else ""
 
 
 def _packed(value: Any) -> bytes:
@@ -61,12 +67,13 @@ def main() -> int:
     """A rank: the folder is its argument."""
     place = Path(sys.argv[1])
     function, arguments = pickle.loads((place / FUNCTION).read_bytes())
+    rank = os.environ.get("RANK", "0")
     try:
         result = function(*arguments)
-    except Exception:
+    except Exception as error:
         traceback.print_exc()
+        (place / f"{rank}.raised").write_text("".join(traceback.format_exception_only(type(error), error)))
         return 1
-    rank = os.environ.get("RANK", "0")
     part = place / f".{rank}"
     part.write_bytes(_result(result))
     os.rename(part, place / rank)

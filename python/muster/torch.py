@@ -12,6 +12,8 @@ without torch.distributed, and with and without Muster. Every rank runs it.
 from __future__ import annotations
 
 import atexit
+import errno
+import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -28,6 +30,9 @@ from .sampler import BatchSampler
 from .saving import AnyPath, checkpoint, home, latest
 
 STATE = "state.pt"  # in a checkpoint of Loop
+PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT)  # what a disk refuses for a while
+AGAIN_S, AGAIN_MOST_S = 1.0, 60.0  # until a checkpoint that the disk refused is tried again; twice as long each time
+LAST_S = 600.0  # the last one is tried for this long, or for the grace
 
 
 def _together() -> bool:
@@ -60,6 +65,41 @@ def leave() -> None:
             dist.destroy_process_group()
         except RuntimeError as error:
             log("info", "leaving the process group: %s", error)
+
+
+class _Kept:
+    """A file for torch.save, which turns a full disk into words about zip files, or aborts. The first refusal is kept."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.refusal: Optional[OSError] = None
+
+    def write(self, data: Any) -> int:
+        if self.refusal is None:
+            try:
+                self.file.write(data)
+            except OSError as error:
+                self.refusal = error
+        return len(data)
+
+    def flush(self) -> None:
+        if self.refusal is None:
+            try:
+                self.file.flush()
+            except OSError as error:
+                self.refusal = error
+
+
+def _write(state: Any, path: AnyPath) -> None:
+    """OSError with the path where it cannot be written."""
+    try:
+        with open(path, "wb") as file:
+            kept = _Kept(file)
+            torch.save(state, kept)
+            if kept.refusal is not None:
+                raise kept.refusal
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0), os.fspath(path)) from error
 
 
 class Stream(IterableDataset):
@@ -110,6 +150,7 @@ class Loop:
         self.elastic = False  # some ranks may leave while the others stay
         self._numbers: Dict[str, Any] = {}
         self._saved, self._saved_at = -1, time.monotonic()
+        self._again_s, self._again_at = AGAIN_S, 0.0  # 0: the disk has refused nothing
         stopping.should_stop()  # SIGTERM is a request to stop from here on
         self._resume()
 
@@ -160,19 +201,44 @@ class Loop:
         self._numbers.update(numbers)
 
     def save(self) -> None:
-        """Write a checkpoint of the completed steps, unless there is one. All ranks may call it."""
+        """Write a checkpoint of the completed steps, unless there is one. All ranks may call it. OSError where it has no room."""
         if self._saved != self.step and self.main:
             try:
                 with checkpoint(self.folder / f"step-{self.step:08}", self.step) as folder:
-                    torch.save(self._state(), folder / STATE)
+                    _write(self._state(), folder / STATE)
             except Aborted:
                 if not self.elastic:
                     raise
                 raise Changed from None  # a newer generation forms: it saves
         self._saved, self._saved_at = self.step, time.monotonic()
+        self._again_s, self._again_at = AGAIN_S, 0.0
+
+    def _try(self, end: float) -> None:
+        """Save. A full disk ends no training: it is tried again after a later step, or until `end` where there is none."""
+        while True:
+            try:
+                return self.save()
+            except OSError as error:
+                if error.errno not in PASSES:
+                    raise
+                left, then = end - time.monotonic(), "it is tried again" if end else "training continues; a later step is saved"
+                if end and left <= 0:
+                    raise
+                log("warning", "the checkpoint of step %d was not written: %s; %s", self.step, error, then)
+                self._again_at = time.monotonic() + self._again_s
+                self._again_s = min(2 * self._again_s, AGAIN_MOST_S)
+                if not end:
+                    return None
+                time.sleep(max(0.0, min(left, self._again_at - time.monotonic())))
+
+    def _last(self) -> float:
+        """Until when the last checkpoint is tried."""
+        return time.monotonic() + min(LAST_S, stopping.grace_left())
 
     def _due(self) -> bool:
         # Only rank 0 saves, so its clock alone decides.
+        if self._again_at:
+            return time.monotonic() >= self._again_at
         return bool(self.every and self.step % self.every == 0 or
                     self.every_s and time.monotonic() - self._saved_at >= self.every_s)
 
@@ -204,11 +270,13 @@ class Loop:
                 raise Changed
             if parts:
                 raise SystemExit(stopping.EXIT_STOPPED)  # the others have the state
-            if stop or self._due() or self.step == self.total_steps:
-                self.save()
+            if stop or self.step == self.total_steps:
+                self._try(self._last())
+            elif self._due():
+                self._try(0.0)
             if stop:
                 if _together():
                     dist.barrier()  # no rank ends while rank 0 writes
                 raise SystemExit(stopping.EXIT_STOPPED)
         if self.total_steps is not None:
-            self.save()  # unless it was, or its generation ended just then
+            self._try(self._last())  # unless it was saved, or its generation ended just then

@@ -1,4 +1,5 @@
 """With torch: loops that resume, save and stop together, and data in our order through its DataLoader."""
+import errno
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import textwrap
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from case import PYTHON, Case
 from test_worker import free_port, has
@@ -129,6 +131,30 @@ class Loops(Case):
             pass
         with self.assertRaisesRegex(ValueError, "differ in the parts optimizer"):
             muster.torch.Loop(self.folder, model=torch.nn.Linear(1, 1), optimizer=torch.nn.Linear(1, 1))
+
+    def test_a_full_disk_ends_no_training(self):
+        """Refused at steps 2 to 4, and once at the last one: what is written then is whole, and the words are those of the disk."""
+        import torch
+
+        import muster.torch
+        with self.assertRaisesRegex(OSError, r"No space left on device: '/dev/full'"):
+            muster.torch._write({"a": torch.zeros(100_000)}, "/dev/full")
+        write, refused = muster.torch._write, [2, 3, 4, 8]
+
+        def full(state, path):
+            if state["step"] in refused:
+                refused.remove(state["step"])
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+            write(state, path)
+        with patch.multiple(muster.torch, _write=full, AGAIN_S=0.0), self.assertLogs("muster", "WARNING") as logs:
+            for _ in muster.torch.Loop(self.folder, total_steps=8, every=2, model=torch.nn.Linear(1, 1)):
+                pass
+        self.assertEqual(sorted(path.name for path in Path(self.folder).iterdir()), [f"step-{step:08}" for step in (5, 6, 8)])
+        self.assertEqual([word in line for line, word in zip(logs.output, ["later step is saved"] * 3 + ["tried again"])], [True] * 4, logs.output)
+        with patch.multiple(muster.torch, _write=full, LAST_S=0.0), self.assertRaisesRegex(OSError, "No space left"):
+            refused += [9]
+            for _ in muster.torch.Loop(self.folder, total_steps=9, model=torch.nn.Linear(1, 1)):
+                pass
 
     def test_checkpoints_are_where_the_job_has_them(self):
         import torch
