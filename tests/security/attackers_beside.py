@@ -10,7 +10,10 @@ CHUNK = 32 << 10
 
 
 def opened(attack, peer, *argv, port=0, job=None):
-    """The id of a channel beside blue's own worker, None if it is refused."""
+    """The id of a channel beside blue's own worker, None if it is refused, or the time is over: then answers are left unread, and one
+    of them would be taken for this one's."""
+    if attack.over():
+        return None
     message = text(1, job or attack.place["job"]) + b"".join(text(3, word) for word in argv) + (number(8, port) if port else b"")
     attack.attempts += 1
     code, told, payload = peer.call("Coordinator.OpenChannel", message, token=attack.place["member"])
