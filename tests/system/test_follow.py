@@ -12,7 +12,7 @@ import pytest
 from localcluster import HANG_SECONDS, wait_for
 from reporting import program  # noqa: F401: a fixture
 
-BAR = re.compile(r"^([█░]{8,24} )?running(  step \d+/60)?(  [\dmsh ]+ left)?(  loss \d\.\d{4})?(  [\d.k]+ tok/s)?(  world 1)?$")
+BAR = re.compile(r"^([█░]{8,24} )?running(  step \d+/60)?(  [\dmsh ]+ left)?(  loss \d\.\d{4})?(  [\d.k]+ tok/s|  [\d.e+]+ (steps/s|s/step))?(  world 1)?$")
 
 
 class Terminal:
@@ -127,6 +127,7 @@ def test_the_bar_is_back_right_after_each_line(cluster, program, terminal, tmp_p
                 time.sleep(0.01)
             print(f"out {{step:02}}", flush=True)
     ''')], cluster.environment())
+    wait_for("the first bar", 5, lambda: any(BAR.match(row.rstrip()) for row in screen.rows))
     for step in range(1, 31):
         (tmp_path / str(step)).touch()
         wait_for(f"line {step}", 5, lambda: f"out {step:02}" in [row.rstrip() for row in screen.rows])
