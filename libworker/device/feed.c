@@ -44,7 +44,7 @@ static size_t rounded(size_t bytes)
     return (bytes + DEVICE_ALIGN_BYTES - 1) / DEVICE_ALIGN_BYTES * DEVICE_ALIGN_BYTES;
 }
 
-static size_t all_bytes(const struct feed_array *arrays, int n)
+size_t feed_bytes(const struct feed_array *arrays, int n)
 {
     size_t total = 0;
     for (int i = 0; i < n; i++)
@@ -66,6 +66,18 @@ static void collect(const struct feed_slot *slot, struct feed_array *arrays, int
     }
 }
 
+int feed_reserve(struct feed *feed, struct queue *queue, size_t bytes, struct error *err)
+{
+    if (!bytes || device_host_reads(queue_device(queue)))
+        return 0;
+    int rc = feed->copies ? 0 : queue_new(queue_device(queue), &feed->copies, err);
+    if (!rc)
+        feed->slots[feed->last].read = event_record(queue);
+    for (int i = 0; i < FEED_SLOTS && !rc; i++)
+        rc = slot_grow(queue, &feed->slots[i], bytes, err);
+    return rc;
+}
+
 int feed_send(struct feed *feed, struct queue *queue, struct feed_array *arrays, int n,
               struct error *err)
 {
@@ -77,7 +89,7 @@ int feed_send(struct feed *feed, struct queue *queue, struct feed_array *arrays,
     feed->slots[feed->last].read = event_record(queue);
     feed->last = (feed->last + 1) % FEED_SLOTS;
     struct feed_slot *slot = &feed->slots[feed->last];
-    size_t bytes = all_bytes(arrays, n);
+    size_t bytes = feed_bytes(arrays, n);
     rc = slot_grow(queue, slot, bytes, err);
     if (rc)
         return rc;

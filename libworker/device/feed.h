@@ -34,6 +34,13 @@ struct feed_array {
     size_t bytes;
 };
 
+/* Memory for batches of `bytes`, as feed_send needs it; nothing where none is copied. WK_ENOMEM, or
+ * the device's failure. */
+int feed_reserve(struct feed *feed, struct queue *queue, size_t bytes, struct error *err);
+
+/* Of arrays of these sizes, in device memory. */
+size_t feed_bytes(const struct feed_array *arrays, int n);
+
 /* Set each array's `at` to where it is for what is enqueued on `queue` from now on, until the next
  * call. Waits for the copy of the batch before the last one. WK_ENOMEM, or the device's failure. */
 int feed_send(struct feed *feed, struct queue *queue, struct feed_array *arrays, int n,

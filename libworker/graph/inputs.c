@@ -22,3 +22,13 @@ int inputs_send(struct feed *feed, struct queue *queue, const struct inputs_want
         ret[i] = arrays[i].at;
     return rc;
 }
+
+int inputs_reserve(struct feed *feed, struct queue *queue, const struct wk_graph *graph,
+                   const struct sizes *sizes, struct error *err)
+{
+    static const char there;
+    struct feed_array arrays[GRAPH_NAMED_MAX];
+    for (int i = 0; i < graph->n_inputs; i++)
+        arrays[i] = (struct feed_array){&there, input_bytes(graph, i, sizes)};
+    return feed_reserve(feed, queue, feed_bytes(arrays, graph->n_inputs), err);
+}

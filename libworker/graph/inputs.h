@@ -16,4 +16,8 @@ struct inputs_wanted {
 int inputs_send(struct feed *feed, struct queue *queue, const struct inputs_wanted *wanted,
                 const void *ret[GRAPH_NAMED_MAX], struct error *err);
 
+/* Memory for batches of these sizes that have all inputs. Fails as feed_reserve. */
+int inputs_reserve(struct feed *feed, struct queue *queue, const struct wk_graph *graph,
+                   const struct sizes *sizes, struct error *err);
+
 #endif

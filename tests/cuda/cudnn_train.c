@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <worker/error.h>
+
 #include "libworker/cuda/cudnn.h"
 #include "libworker/device/remark.h"
 #include "tests/cuda/fake/gpu.h"
@@ -12,6 +14,8 @@
 #include "tests/numeric/train/rehearsed.h"
 
 static const double LOW = 2e-2; /* as fake/train.c */
+
+enum { MOST = 32, LEAST_BYTES = 3500000, MOST_BYTES = 4000000, STEP_BYTES = 100003 };
 
 static struct rehearsed_result on_cpu, on_gpu[2];
 
@@ -77,11 +81,61 @@ static void blocks_are_computed_again(void)
     train("bf16", "blocks");
 }
 
+/* A GPU of so many bytes. */
+static struct device *small_gpu(size_t bytes, enum attention_choice attention)
+{
+    struct fake_options options = gpu_options(1);
+    options.memory_bytes = bytes;
+    struct device *device = gpu_new(&options);
+    cuda_device_of(device)->attention = attention;
+    return device;
+}
+
+/* The batch that is found trains, and twice as many samples do not. */
+static int64_t found_within(size_t bytes, enum attention_choice attention)
+{
+    int64_t found = 0;
+    struct rehearsed rehearsed = {.model = REHEARSED_GPT,
+                                  .optimizer = REHEARSED_ADAMW,
+                                  .settings = {{"mixed_precision", "bf16"}},
+                                  .n_settings = 1,
+                                  .finds = true,
+                                  .batch = MOST,
+                                  .ret_found = &found};
+    rehearsed.device = small_gpu(bytes, attention);
+    rehearsed_run(&rehearsed, &on_gpu[0]);
+    device_free(rehearsed.device);
+    printf("   %zu bytes: %lld samples\n", bytes, (long long)found);
+    if (found == MOST)
+        return found;
+    rehearsed.device = small_gpu(bytes, attention);
+    rehearsed.batch = 2 * found;
+    CHECK(rehearsed_refusal(&rehearsed, " samples: ") == WK_ENOMEM);
+    device_free(rehearsed.device);
+    return found;
+}
+
+/* Limits within a few KiB of each other, so that some leave room for a pass and nothing else. */
+static void a_batch_is_found_with_its_workspaces(void)
+{
+    int64_t before = 1;
+    bool differs = false;
+    for (size_t bytes = LEAST_BYTES; bytes <= MOST_BYTES; bytes += STEP_BYTES) {
+        int64_t own = found_within(bytes, ATTENTION_OWN),
+                cudnn = found_within(bytes, ATTENTION_AUTO);
+        CHECK(cudnn <= own && own >= before);
+        differs |= cudnn < own;
+        before = own;
+    }
+    CHECK(differs); /* cuDNN's workspace is 2 bytes a score of whole tiles */
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(a_model_trains),
         CHECK_CASE(blocks_are_computed_again),
+        CHECK_CASE(a_batch_is_found_with_its_workspaces),
         {NULL, NULL},
     };
     CHECK(!setenv("MUSTER_CUDNN", FAKE_CUDNN, 1));

@@ -38,6 +38,8 @@ struct rehearsed {
     double dropout;
     bool custom;           /* a model with passes of the program's own instead */
     bool finds;            /* calls wk_find_batch */
+    int64_t batch;         /* samples; 0: a few */
+    int64_t *ret_found;    /* what wk_find_batch found; NULL: it must be the whole batch */
     bool clips;            /* calls wk_clip_grad_norm */
     bool asks;             /* for each loss and norm: waits in the middle of a step */
     struct device *device; /* NULL: the CPU */
