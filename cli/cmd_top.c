@@ -1,6 +1,7 @@
 /* muster top: nodes and active jobs, again and again */
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include "cli/gpu_text.h"
 #include "cli/job_text.h"
 #include "cli/table.h"
+#include "cli/top_screen.h"
 #include "common/rpc/message.h"
 
 static const struct args_option options[] = {
@@ -38,7 +40,7 @@ static const struct args_command command = {
     .examples = examples,
 };
 
-static void print_nodes(const Muster__ListNodesAnswer *answer)
+static void print_nodes(FILE *out, const Muster__ListNodesAnswer *answer)
 {
     static const char *const titles[] = {"NODE", "STATE",       ">SLOTS", ">CPUS", ">MEMORY",
                                          ">GPU", ">GPU MEMORY", ">SEEN",  "JOBS",  NULL};
@@ -59,13 +61,13 @@ static void print_nodes(const Muster__ListNodesAnswer *answer)
         table_cell(&table, "%s", age_text(node->seen_wall_ms, age));
         table_cell(&table, "%zu", node->n_jobs);
     }
-    table_print(&table, stdout, "no nodes; `muster agent` on a machine joins it");
+    table_print(&table, out, "no nodes; `muster agent` on a machine joins it");
     table_fini(&table);
     for (size_t i = 0; i < answer->n_nodes; i++)
-        gpu_tell_faults(answer->nodes[i], stdout);
+        gpu_tell_faults(answer->nodes[i], out);
 }
 
-static void print_jobs(const Muster__ListJobsAnswer *answer)
+static void print_jobs(FILE *out, const Muster__ListJobsAnswer *answer)
 {
     static const char *const titles[] = {"JOB",   "NAME",   "TENANT", "STATE",  ">WORLD", ">STEP",
                                          ">LOSS", ">TOK/S", ">AGE",   "REASON", NULL};
@@ -85,36 +87,49 @@ static void print_jobs(const Muster__ListJobsAnswer *answer)
         table_cell(&table, "%s", age_text(job->submitted_wall_ms, age));
         table_cell(&table, "%.48s", job->reason ? job->reason->text : "");
     }
-    table_print(&table, stdout, "no active jobs");
+    table_print(&table, out, "no active jobs");
     table_fini(&table);
 }
 
-static int picture(struct client *client, bool screen)
+/* `*text` is malloc'd; NULL without memory. */
+static void write_picture(Muster__ListNodesAnswer *nodes, Muster__ListJobsAnswer *jobs, char **text)
+{
+    size_t size = 0;
+    FILE *out = open_memstream(text, &size);
+    escape_message(nodes);
+    escape_message(jobs);
+    if (!out)
+        return;
+    print_nodes(out, nodes);
+    fputc('\n', out);
+    print_jobs(out, jobs);
+    if (fclose(out)) {
+        free(*text);
+        *text = NULL;
+    }
+}
+
+/* Draws, and keeps the picture in place of the last one. */
+static int show_picture(struct client *client, const struct top_screen *screen, char **text,
+                        struct error *err)
 {
     Muster__ListNodesRequest ask_nodes = MUSTER__LIST_NODES_REQUEST__INIT;
     Muster__ListJobsRequest ask_jobs = MUSTER__LIST_JOBS_REQUEST__INIT;
     Muster__ListNodesAnswer *nodes = NULL;
     Muster__ListJobsAnswer *jobs = NULL;
-    struct error err = {0};
     ask_jobs.state = (char *)"active";
-    int rc = client_call(client, "ListNodes", &ask_nodes, NULL, &nodes, &err);
+    int rc = client_call(client, "ListNodes", &ask_nodes, NULL, &nodes, err);
     if (!rc)
-        rc = client_call(client, "ListJobs", &ask_jobs, NULL, &jobs, &err);
+        rc = client_call(client, "ListJobs", &ask_jobs, NULL, &jobs, err);
     if (!rc) {
-        escape_message(nodes);
-        escape_message(jobs);
-        if (screen)
-            fputs("\033[H\033[2J", stdout);
-        print_nodes(nodes);
-        putchar('\n');
-        print_jobs(jobs);
-        fflush(stdout);
+        free(*text);
+        *text = NULL;
+        write_picture(nodes, jobs, text);
+        top_screen_draw(screen, *text ? *text : "");
     }
     rpc_message_free(nodes);
     rpc_message_free(jobs);
-    if (rc)
-        return client_fail(&err);
-    return 0;
+    return rc;
 }
 
 enum { EXIT_INTERRUPTED = 130 };
@@ -172,18 +187,28 @@ static int run_top(const struct args *args)
     struct client client = {0};
     struct error err = {0};
     struct keys keys = {0};
+    struct top_screen screen = {0};
+    char *text = NULL;
     if (client_open(args, &client, &err))
         return client_fail(&err);
-    bool screen = isatty(STDOUT_FILENO);
-    int64_t left = args_given(args, "count") ? args_integer(args, "count") : screen ? INT64_MAX : 1;
+    bool terminal = isatty(STDOUT_FILENO);
+    int64_t left = args_given(args, "count") ? args_integer(args, "count")
+                   : terminal                ? INT64_MAX
+                                             : 1;
     int64_t interval_ms = args_integer(args, "interval");
-    if (screen)
+    if (terminal)
         keys_open(&keys);
-    int code = picture(&client, screen);
-    while (code == 0 && --left > 0 && pause_for(&keys, interval_ms))
-        code = picture(&client, screen);
+    top_screen_enter(&screen);
+    int rc = show_picture(&client, &screen, &text, &err);
+    while (!rc && --left > 0 && pause_for(&keys, interval_ms))
+        rc = show_picture(&client, &screen, &text, &err);
+    top_screen_leave(&screen);
+    if (terminal && text)
+        fputs(text, stdout); /* the last one stays */
     keys_close(&keys);
     client_close(&client);
+    free(text);
+    int code = rc ? client_fail(&err) : 0;
     return ended ? EXIT_INTERRUPTED : code;
 }
 

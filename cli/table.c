@@ -36,7 +36,8 @@ void table_cell(struct table *table, const char *fmt, ...)
 static bool colours(FILE *out)
 {
     const char *none = getenv("NO_COLOR");
-    return isatty(fileno(out)) && !(none && *none);
+    int fd = fileno(out);
+    return isatty(fd < 0 ? STDOUT_FILENO : fd) && !(none && *none);
 }
 
 const char *colour_of_state(FILE *out, const char *state)

@@ -27,7 +27,8 @@ void table_cell(struct table *table, const char *fmt, ...) __attribute__((format
 /* Titles and rows; nothing but `empty` (a sentence) when there is no row. */
 void table_print(const struct table *table, FILE *out, const char *empty);
 
-/* Terminal colours, or "" where `out` is no terminal or NO_COLOR is set. */
+/* Terminal colours, or "" where `out` is no terminal or NO_COLOR is set. A stream in memory has
+ * those of standard output. */
 const char *colour_of_state(FILE *out, const char *state);
 const char *colour_bold(FILE *out);
 const char *colour_dim(FILE *out);

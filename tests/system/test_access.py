@@ -1,6 +1,13 @@
 """Tenants, tokens and the audit trail through the CLI and REST."""
+import fcntl
 import json
+import os
+import pty
+import re
+import signal
+import struct
 import subprocess
+import termios
 import urllib.error
 
 from localcluster import HANG_SECONDS, wait_for
@@ -120,6 +127,30 @@ def test_a_browser_session_is_its_tokens(cluster):
     assert get(f"/v1/jobs/{job}")[0] == 404
     cluster.muster("token", "revoke", "eyes", check=True)
     assert get("/v1/jobs")[0] == 401
+
+
+def test_top_draws_in_place_and_puts_the_screen_back(cluster):
+    ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 30, 0, 0))
+    top = subprocess.Popen([cluster.muster_path, "top", "-i", "100ms"], stdin=terminal, stdout=terminal, stderr=terminal,
+                           start_new_session=True, env={**cluster.environment(), "TERM": "xterm"})
+    os.close(terminal)
+    seen = b""
+    while seen.count(b"\x1b[H") < 3:
+        seen += os.read(ours, 65536)
+    top.send_signal(signal.SIGINT)
+    while b"\x1b[?1049l" not in seen:
+        seen += os.read(ours, 65536)
+    assert top.wait(HANG_SECONDS) == 130
+    os.close(ours)
+    before, screen = seen.split(b"\x1b[?1049h")
+    pictures = screen.split(b"\x1b[?1049l")[0].split(b"\x1b[H")[1:]
+    assert before == b"" and screen.count(b"\x1b[2J") == 1, "the screen is cleared once, at the beginning"
+    for picture in pictures:
+        lines = picture.split(b"\x1b[J")[0].split(b"\r\n")
+        assert len(lines) <= 6 and lines[0].count(b"NODE") == 1, picture
+        for line in lines:
+            assert len(re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", line)) <= 30, line
 
 
 def test_scale_and_top(make_cluster):
