@@ -194,6 +194,10 @@ static int finalize_comm(struct device_wire *wire)
 
 static void close_working(struct device_wire *wire)
 {
+    if (nccl_wire_look(wire, NULL) < 0) { /* it failed: what it has under way never ends */
+        (void)wire->api.CommAbort(wire->comm);
+        return;
+    }
     nccl_memory_withdraw(wire);
     if (finalize_comm(wire))
         (void)wire->api.CommAbort(wire->comm);

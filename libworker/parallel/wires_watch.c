@@ -95,7 +95,8 @@ void watch_abort(const struct wires_watch *watch, struct device_wire *const *wir
     (void)pthread_mutex_destroy(&a.lock);
 }
 
-static void stop_all(struct wires_watch *watch, int code)
+/* `broken`, if not NULL, is ended too: its wire has failed, and no rank of it. */
+static void stop_all(struct wires_watch *watch, int code, struct wk_comm *broken)
 {
     struct device_wire *wires[WIRES_MAX] = {0};
     for (int i = 0; i < watch->n; i++)
@@ -104,6 +105,8 @@ static void stop_all(struct wires_watch *watch, int code)
      * the host then sees the code. */
     atomic_store(&watch->failure, code);
     atomic_store(watch->stop, 1);
+    if (broken)
+        wk_comm_abort(broken);
     watch_abort(watch, wires, watch->n);
 }
 
@@ -124,14 +127,18 @@ static bool is_left_behind(struct watched *watched)
 }
 
 /* The code of one that failed. A wire that its device reports as failed fails its communicator, so
- * that every rank ends this generation. */
-static int look_at_all(struct wires_watch *watch)
+ * that every rank ends this generation: then *ret_broken is the communicator. */
+static int look_at_all(struct wires_watch *watch, struct wk_comm **ret_broken)
 {
     int code = 0;
+    *ret_broken = NULL;
     for (int i = 0; i < watch->n && !code; i++) {
-        if (watch->ops->ready(watch->list[i].wire, NULL) < 0)
-            wk_comm_abort(watch->list[i].comm);
+        int state = watch->ops->ready(watch->list[i].wire, NULL);
         code = watch_look(watch->list[i].comm);
+        if (!code && state < 0) {
+            *ret_broken = watch->list[i].comm;
+            return state;
+        }
         if (!code && is_left_behind(&watch->list[i]))
             code = WK_EPEER;
     }
@@ -143,9 +150,10 @@ static void *run_watch(void *arg)
     struct wires_watch *watch = arg;
     pthread_mutex_lock(&watch->lock);
     while (!watch->ends) {
-        int code = atomic_load(&watch->failure) ? 0 : look_at_all(watch);
+        struct wk_comm *broken = NULL;
+        int code = atomic_load(&watch->failure) ? 0 : look_at_all(watch, &broken);
         if (code)
-            stop_all(watch, code);
+            stop_all(watch, code, broken);
         struct timespec until = after_ms(WIRES_LOOK_MS);
         if (!watch->ends)
             (void)pthread_cond_timedwait(&watch->changed, &watch->lock, &until);

@@ -33,6 +33,9 @@ int context_break(struct wk_context *ctx, int code)
     if (ctx->step.phase == STEP_BROKEN)
         return ctx->failure.sticky.code;
     struct error err = {0};
+    int own = wires_failure(ctx->compute.wires);
+    if (code == WK_EABORT && own) /* this rank has ended the generation, as its device failed */
+        code = own;
     (void)error_set(&err, code, "%s", units_sentence(ctx));
     context_explain(ctx, &err);
     bool mend = context_mendable(code) && ctx->session;

@@ -15,6 +15,7 @@ enum {
     MAGIC = 0x6e63636c,
     INIT_POLLS = 4, /* for which something new is in progress */
     CALL_POLLS = 2,
+    BREAKS_AT = 20, /* calls, of a first communicator with FAKE_NCCL_BREAK */
     PATH = NCCL_UNIQUE_ID_BYTES,
 };
 
@@ -23,7 +24,7 @@ struct fake_nccl_streams fake_nccl_streams;
 struct ncclComm *fake_nccl_comms;
 pthread_mutex_t fake_nccl_lock = PTHREAD_MUTEX_INITIALIZER;
 static char folder[PATH / 2];
-static _Atomic int ids, graphs, live, inside, has_thread;
+static _Atomic int ids, graphs, live, inside, has_thread, has_broken;
 static pthread_t thread;
 static _Thread_local int depth; /* of groups */
 
@@ -122,6 +123,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret, int world, ncclUniqueId id,
     if (!comm || !config || config->blocking != 0)
         fake_nccl_broken("a communicator that blocks");
     comm->magic = MAGIC;
+    comm->breaks = getenv("FAKE_NCCL_BREAK") && !atomic_exchange(&has_broken, 1);
     comm->ex = map(&id);
     comm->rank = rank;
     comm->world = world;
@@ -148,6 +150,8 @@ static ncclResult_t state_of(ncclComm_t comm)
     comm->initialized = true;
     if (comm->failed)
         return ncclUnhandledCudaError;
+    if (comm->breaks && comm->calls >= BREAKS_AT)
+        return ncclSystemError;
     if (fake_nccl_window_waits(comm))
         return ncclInProgress;
     if (exchange_twin(comm->ex, comm->rank, comm->world) >= 0)

@@ -24,7 +24,8 @@ struct ncclComm {
     int magic;
     struct exchange *ex;
     int rank, world;
-    uint64_t calls;
+    _Atomic uint64_t calls;
+    bool breaks;
     _Atomic int polls; /* left */
     bool initialized, finalized, failed;
     _Atomic int stopped, running; /* running: collectives that have not ended */

@@ -186,6 +186,8 @@ void own_wires_give(struct own_wires *wires, struct device *device, enum own_wir
     own.fault = fault;
     nccl_api_prepare();
     begin_fake();
+    if (fault == OWN_WIRES_BREAK)
+        CHECK(setenv("FAKE_NCCL_BREAK", "1", 1) == 0);
     if (fault == OWN_WIRES_SCARCE)
         CHECK(setenv("FAKE_NCCL_SCARCE", "1", 1) == 0);
     if (fault == OWN_WIRES_NO_WINDOWS)

@@ -16,7 +16,10 @@
 #include "tests/lib/exchange.h"
 #include "tests/lib/check.h"
 
-enum { POLLS = 3 }; /* for which a new wire is pending */
+enum {
+    POLLS = 3,      /* for which a new wire is pending */
+    BREAKS_AT = 20, /* calls */
+};
 
 struct own_wires {
     _Atomic int prepared, opened, messages;
@@ -36,7 +39,8 @@ struct device_wire {
     struct exchange *ex;
     int rank, world;
     _Atomic int polls, stopped;
-    uint64_t calls;
+    _Atomic uint64_t calls;
+    bool breaks;
     struct device_wire *before;
 };
 
@@ -134,6 +138,8 @@ static int open_wire(struct device *device, const struct wire_place *place,
     CHECK(wire);
     memcpy(&number, place->id, sizeof(number));
     *wire = (struct device_wire){exchange_of(own.wires, number), place->rank, place->world};
+    wire->breaks = own.fault == OWN_WIRES_BREAK;
+    own.fault = wire->breaks ? OWN_WIRES_WORK : own.fault; /* the first one */
     if (own.fault != OWN_WIRES_FAIL)
         exchange_join(wire->ex, place->rank, (uint64_t)getpid());
     *ret = wire;
@@ -142,7 +148,8 @@ static int open_wire(struct device *device, const struct wire_place *place,
 
 static int ready(struct device_wire *wire, struct error *err)
 {
-    (void)err;
+    if (wire->breaks && atomic_load(&wire->calls) >= BREAKS_AT)
+        return error_set(err, WK_EPEER, "the device's cable is broken");
     if (atomic_fetch_add(&wire->polls, 1) < POLLS || !exchange_joined(wire->ex, wire->world))
         return WIRE_PENDING;
     return 0;
@@ -195,10 +202,12 @@ static int enqueue(struct device_wire *wire, struct queue *queue,
                                 *message,
                                 {wire->calls++, kinds[message->op], message->count, message->type,
                                  message->root, wire->rank, wire->world}};
-    (void)err;
+    int rc = ready(wire, err);
+    if (rc && wire->breaks)
+        return rc;
     CHECK(!own.busy++);
     CHECK(message->count > 0);
-    CHECK(ready(wire, NULL) == 0);
+    CHECK(!rc);
     (void)atomic_fetch_add(&own.wires->messages, 1);
     launch(queue, "publish a message", &args, true);
     own.ops.finish(event_record(queue));

@@ -27,6 +27,7 @@ enum own_wires_fault {
     OWN_WIRES_ABSENT,     /* this rank's device has none */
     OWN_WIRES_FAIL,       /* its wires never connect */
     OWN_WIRES_HANG,       /* its aborts do not end */
+    OWN_WIRES_BREAK,      /* the first one, once it has worked */
     OWN_WIRES_SCARCE,     /* it has no memory that can be shared */
     OWN_WIRES_NO_WINDOWS, /* it has, and cannot share it */
 };

@@ -177,6 +177,16 @@ static void without_one_on_every_rank_data_goes_through_the_hosts(void)
     }
 }
 
+/* A cable, not a rank: all go on in the next generation, from the step that they have. */
+static void ranks_outlive_a_wire_that_breaks(void)
+{
+    struct run run = {.strategy = "ddp", .steps = "12", .ranks = 3, .fault = OWN_WIRES_BREAK};
+    same_bits(&run);
+    printf("%s", scene->told[2].notices);
+    CHECK(strstr(scene->told[2].notices, "generation 1 is broken: "));
+    CHECK(!strstr(scene->told[2].notices, "generation 2 is broken: "));
+}
+
 /* Their library is opened beside all else, but only if this process may have other ranks. */
 static void wires_are_prepared_where_ranks_may_exchange(void)
 {
@@ -223,6 +233,7 @@ int main(int argc, char **argv)
         CHECK_CASE(a_rank_that_leaves_early_is_an_error_of_the_others),
         CHECK_CASE(an_abort_that_hangs_has_a_deadline),
         CHECK_CASE(without_one_on_every_rank_data_goes_through_the_hosts),
+        CHECK_CASE(ranks_outlive_a_wire_that_breaks),
         CHECK_CASE(wires_are_prepared_where_ranks_may_exchange),
 #ifndef MISTAKES_ARE_NOT_SEEN
         CHECK_CASE(mistakes_are_found),

@@ -228,6 +228,12 @@ static void form_without_last(struct fake_cluster *cluster)
     fake_form_locked(cluster, workers, cluster->n_members - 1);
 }
 
+static void form_again(struct fake_cluster *cluster)
+{
+    static const int workers[WORKERS_MAX] = {0, 1, 2, 3};
+    fake_form_locked(cluster, workers, cluster->n_members);
+}
+
 static bool ended_well(const struct run *run, int worker, int status)
 {
     if (run->kills && worker == run->ranks - 1)
@@ -246,7 +252,7 @@ bool play(const struct run *run)
     own_wires_clear(wires);
     atomic_store(&scene->have_stepped, 0);
     fake_init(&scene->cluster);
-    scene->cluster.on_lost = form_without_last;
+    scene->cluster.on_lost = run->fault == OWN_WIRES_BREAK ? form_again : form_without_last;
     fake_form(&scene->cluster, workers, run->ranks);
     fflush(stdout);
     for (int i = 0; i < run->ranks; i++) {
