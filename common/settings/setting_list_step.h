@@ -78,6 +78,9 @@
       "where a GPU's optimizer state is: in the GPU's memory, or in the host's, from where "       \
       "updates "                                                                                   \
       "fetch it in pieces; no effect on the CPU")                                                  \
+    X(OFFLOAD_MASTERS, "offload.masters", CHOICE, OF_JOB, "none", 0, 0, "none|host",               \
+      "in bf16 and fp16, where parameters in float are: in the GPU's memory, or in the host's, "   \
+      "from where updates fetch them in pieces; no effect on the CPU")                             \
     X(OFFLOAD_DIR, "offload.dir", TEXT, OF_JOB, "", 0, 0, NULL,                                    \
       "folder for the optimizer's state, on disk; empty = the state stays in memory")              \
     X(OFFLOAD_PARAMETERS, "offload.parameters", BOOL, OF_JOB, "false", 0, 0, NULL,                 \

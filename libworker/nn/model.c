@@ -171,7 +171,7 @@ static int fill_place(const struct wk_model *model, int index, const struct mode
 {
     const struct param *param = &model->params[index];
     size_t bytes = param->count * sizeof(*ret);
-    if (!model->queue || device_host_reads(queue_device(model->queue)))
+    if (!model->queue || ret == param->host || device_host_reads(queue_device(model->queue)))
         return fill_host(model, index, values, ret, err);
     float *host = calloc(1, bytes);
     if (!host)
@@ -192,7 +192,7 @@ static int fill_all(struct wk_model *model)
 {
     int rc = 0;
     for (int i = 0; i < model->n_params && !rc; i++)
-        rc = fill_place(model, i, NULL, model->params[i].data, NULL);
+        rc = fill_place(model, i, NULL, param_master(&model->params[i]), NULL);
     model->seed_waits = false;
     return rc;
 }

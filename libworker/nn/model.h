@@ -120,9 +120,9 @@ int model_bind(struct wk_model *model, float *params, float *grads);
 /* Take initial values from elsewhere from now on; what was there before is freed. */
 void model_set_values(struct wk_model *model, const struct model_values *values);
 
-/* Write the initial value of parameter `index` to ret, memory of the model's place, which need not
- * be where the model reads it. Waits. Fails as model_values' fill; WK_ENOMEM; the device's failure.
- */
+/* Write the initial value of parameter `index` to ret: its `host`, or else memory of the model's
+ * place, which need not be where the model reads it. Waits. Fails as model_values' fill; WK_ENOMEM;
+ * the device's failure. */
 int model_fill(struct wk_model *model, int index, float *ret, struct error *err);
 
 /* The parameters of block `block` in [0, n_blocks). */

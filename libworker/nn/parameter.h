@@ -19,6 +19,8 @@ struct param {
     size_t count;                  /* product of shape */
     size_t offset;                 /* first element in either arena */
     float *data, *grad;            /* views into the arenas; NULL until model_bind */
+    float *host;                   /* the master in the host's memory (parallel/masters.h), which
+                                    * a device's passes do not read; NULL: data is all there is */
     const uint16_t *low;           /* view into the low-precision arena, or NULL */
     float *wide;                   /* custom models: what passes read instead of data, or NULL */
     uint16_t *low_grad;            /* custom models: address of the narrow gradient, or NULL */
@@ -29,5 +31,10 @@ struct param {
     enum param_init init;
     float init_std; /* of PARAM_NORMAL; the bound of PARAM_UNIFORM */
 };
+
+static inline float *param_master(const struct param *param)
+{
+    return param->host ? param->host : param->data;
+}
 
 #endif

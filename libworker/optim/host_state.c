@@ -13,15 +13,15 @@ static size_t piece_for(size_t count)
 
 static size_t slots_bytes(const struct host_state *host)
 {
-    return HOST_STATE_SLOTS * (size_t)host->n_states * host->piece * sizeof(float);
+    return HOST_STATE_SLOTS * (size_t)host_state_arrays(host) * host->piece * sizeof(float);
 }
 
-int host_state_init(struct host_state *host, struct queue *queue, size_t count, int n_states,
-                    struct error *err)
+int host_state_init(struct host_state *host, struct queue *queue, size_t count,
+                    struct host_state_parts parts, struct error *err)
 {
     struct device *device = queue_device(queue);
     void *slots = NULL;
-    *host = (struct host_state){.piece = piece_for(count), .n_states = n_states};
+    *host = (struct host_state){.piece = piece_for(count), .parts = parts};
     int rc = queue_new(device, &host->in, err);
     if (!rc)
         rc = queue_new(device, &host->out, err);
@@ -55,36 +55,48 @@ float *host_state_new(const struct queue *queue, size_t count)
     return state;
 }
 
-/* State `i` of a slot. */
+/* Array `i` of a slot. */
 static float *slot_at(const struct host_state *host, int slot, int i)
 {
-    return host->slots + (size_t)(slot * host->n_states + i) * host->piece;
+    return host->slots + (size_t)(slot * host_state_arrays(host) + i) * host->piece;
 }
 
-void host_state_bring(struct host_state *host, struct queue *queue, float *const *from,
-                      size_t count, float **ret_there)
+static void empty_slot(struct host_state *host, struct queue *after)
+{
+    host->emptied[host->next] = event_record(after);
+    host->next = (host->next + 1) % HOST_STATE_SLOTS;
+}
+
+void host_state_bring(struct host_state *host, struct queue *queue, struct host_state_piece *piece)
 {
     queue_wait(host->in, host->emptied[host->next]);
-    for (int i = 0; i < host->n_states; i++) {
-        ret_there[i] = slot_at(host, host->next, i);
-        queue_send(host->in, ret_there[i], from[i], count * sizeof(float));
+    for (int i = 0; i < piece->n; i++) {
+        piece->there[i] = slot_at(host, host->next, i);
+        queue_send(host->in, piece->there[i], piece->home[i], piece->count * sizeof(float));
     }
     queue_wait(queue, event_record(host->in));
     host->moves = true;
 }
 
-void host_state_return(struct host_state *host, struct queue *queue, float *const *to, size_t count)
+void host_state_return(struct host_state *host, struct queue *queue,
+                       const struct host_state_piece *piece)
 {
     queue_wait(host->out, event_record(queue));
-    for (int i = 0; i < host->n_states; i++)
-        queue_fetch(host->out, to[i], slot_at(host, host->next, i), count * sizeof(float));
-    host->emptied[host->next] = event_record(host->out);
-    host->next = (host->next + 1) % HOST_STATE_SLOTS;
+    for (int i = 0; i < piece->n; i++)
+        queue_fetch(host->out, piece->home[i], piece->there[i], piece->count * sizeof(float));
+    empty_slot(host, host->out);
+}
+
+void host_state_leave(struct host_state *host, struct queue *queue)
+{
+    empty_slot(host, queue);
 }
 
 int host_state_settle(struct host_state *host, struct error *err)
 {
-    int rc = host->moves ? queue_finish(host->out, err) : 0;
+    int rc = host->moves ? queue_finish(host->in, err) : 0;
+    if (!rc && host->moves)
+        rc = queue_finish(host->out, err);
     if (!rc)
         host->moves = false;
     return rc;

@@ -266,15 +266,17 @@ static int allocate_own(struct wk_optimizer *o, struct error *err)
     return state_scratch(o, scratch + 1, err);
 }
 
-static bool goes_to_host(const struct wk_optimizer *o)
+static int open_host(struct wk_optimizer *o, struct error *err)
 {
-    return o->offload.host && o->ops->n_states && !device_host_reads(queue_device(o->queue));
+    const struct host_state_parts parts = {o->offload.masters.host,
+                                           o->offload.host ? o->ops->n_states : 0};
+    bool goes = (parts.master || parts.n_states) && !device_host_reads(queue_device(o->queue));
+    return goes ? host_state_init(&o->host, o->queue, o->count, parts, err) : 0;
 }
 
 static int allocate_flat(struct wk_optimizer *o, struct error *err)
 {
-    int rc =
-        goes_to_host(o) ? host_state_init(&o->host, o->queue, o->count, o->ops->n_states, err) : 0;
+    int rc = open_host(o, err);
     if (rc)
         return rc;
     for (int i = 0; i < o->ops->n_states; i++) {

@@ -38,6 +38,17 @@ struct optimizer_copy {
     uint64_t seed;   /* of that; mixed with the step's number */
 };
 
+/* Parameters in pinned memory of the host (parallel/masters.h), for element-wise optimizers where
+ * the host does not read the device's memory. A step has them on the device piece by piece. */
+struct optimizer_masters {
+    bool host;
+    bool by_chance; /* copies of all of them are rounded anew in each step, also where none moves */
+    /* Elements [first, first + count) of the range are in the device's memory at `there`, as the
+     * step leaves them, for what this enqueues on the optimizer's queue. */
+    void (*passed)(void *arg, const float *there, size_t first, size_t count);
+    void *arg;
+};
+
 /* State that is larger than memory: in files of a folder (tensor/mapped.h). A step loads and
  * releases it piece by piece; its bits equal those of state in memory. */
 struct optimizer_offload {
@@ -45,6 +56,7 @@ struct optimizer_offload {
     bool params;     /* the parameters passed to optimizer_step are mapped too */
     bool host;       /* where the host does not read the device's memory: in its own instead, for
                       * element-wise optimizers (host_state.h) */
+    struct optimizer_masters masters;
 };
 
 struct wk_optimizer {
@@ -92,9 +104,13 @@ struct wk_optimizer {
 void optimizer_move(struct wk_optimizer *optimizer, struct queue *queue);
 
 /* Where the state is, for what reads or writes it besides steps: memory of this queue's device, or
- * of the host if NULL. Waits for copies of it that are under way. The device's failure. */
+ * of the host if NULL. Waits for copies of it, and of masters, that are under way. The device's
+ * failure. */
 int optimizer_state_home(struct wk_optimizer *optimizer, struct queue **ret_queue,
                          struct error *err);
+
+/* The wait of optimizer_state_home alone: before the host touches masters, or frees them. */
+int optimizer_settle(struct wk_optimizer *optimizer, struct error *err);
 
 /* From the next optimizer_bind on. */
 void optimizer_set_offload(struct wk_optimizer *optimizer, const struct optimizer_offload *offload);

@@ -18,7 +18,7 @@ float *state_new(const struct wk_optimizer *o, size_t count, struct error *err)
     if (o->mapped)
         return mapped_new(o->offload.dir, mapped_count(count), err);
     void *state = NULL;
-    if (o->host.in)
+    if (o->host.parts.n_states)
         state = host_state_new(o->queue, count);
     else if (device_zeros_new(o->queue, count * sizeof(float), &state, NULL))
         state = NULL;
@@ -31,7 +31,7 @@ void state_free(const struct wk_optimizer *o, float *state, size_t count)
 {
     if (o->mapped)
         mapped_free(state, mapped_count(count));
-    else if (o->host.in)
+    else if (o->host.parts.n_states)
         device_pinned_free(queue_device(o->queue), state, count * sizeof(*state));
     else
         device_memory_free(queue_device(o->queue), state, count * sizeof(*state));
@@ -77,6 +77,11 @@ int state_scratch(struct wk_optimizer *o, size_t count, struct error *err)
 
 int optimizer_state_home(struct wk_optimizer *o, struct queue **ret_queue, struct error *err)
 {
-    *ret_queue = o->host.in || o->mapped ? NULL : o->queue;
+    *ret_queue = o->host.parts.n_states || o->mapped ? NULL : o->queue;
+    return optimizer_settle(o, err);
+}
+
+int optimizer_settle(struct wk_optimizer *o, struct error *err)
+{
     return o->host.in ? host_state_settle(&o->host, err) : 0;
 }

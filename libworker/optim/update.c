@@ -181,28 +181,61 @@ static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segme
     launch_update(o, segment, &a);
 }
 
-/* The same with state that comes from the host's memory and goes back there. That of a frozen group
- * stays there. */
+/* What a piece of the segment has in the host's memory; of one that does not move, at most the
+ * master. */
+static struct host_state_piece piece_of(const struct wk_optimizer *o, float *params,
+                                        const struct optimizer_segment *segment, bool moves)
+{
+    const struct host_state_parts *parts = &o->host.parts;
+    struct host_state_piece piece = {.count = segment->count};
+    if (parts->master && (moves || o->offload.masters.by_chance))
+        piece.home[piece.n++] = params + segment->offset;
+    for (int i = 0; i < parts->n_states && moves; i++)
+        piece.home[piece.n++] = o->state[i] + segment->offset;
+    return piece;
+}
+
+/* Arrays of the host are in slots. */
+static void point_to_slots(const struct wk_optimizer *o, const struct host_state_piece *piece,
+                           struct update_args *a)
+{
+    const struct host_state_parts *parts = &o->host.parts;
+    if (parts->master)
+        a->whole.params = piece->there[0];
+    for (int i = 0; i < parts->n_states; i++)
+        a->whole.state[i] = piece->there[i + parts->master];
+}
+
+static void enqueue_piece(struct wk_optimizer *o, const struct optimizer_segment *segment,
+                          float *params, const struct optimizer_gradients *g)
+{
+    const struct optimizer_masters *masters = &o->offload.masters;
+    struct update_args a = args_of(o, segment, params, g);
+    struct host_state_piece piece = piece_of(o, params, segment, a.moves);
+    if (!piece.n && o->host.parts.master)
+        return; /* its copy stays as it is */
+    if (piece.n)
+        host_state_bring(&o->host, o->queue, &piece);
+    point_to_slots(o, &piece, &a);
+    launch_update(o, segment, &a);
+    if (o->host.parts.master && masters->passed)
+        masters->passed(masters->arg, a.whole.params, segment->offset, segment->count);
+    if (a.moves)
+        host_state_return(&o->host, o->queue, &piece);
+    else if (piece.n)
+        host_state_leave(&o->host, o->queue);
+}
+
+/* The same with arrays of the host's memory. Those of a frozen group stay there. */
 static void enqueue_pieces(struct wk_optimizer *o, const struct optimizer_segment *segment,
                            float *params, const struct optimizer_gradients *g)
 {
-    struct host_state *host = &o->host;
     for (size_t done = 0, n; done < segment->count; done += n) {
         struct optimizer_segment piece = *segment;
-        n = segment->count - done < host->piece ? segment->count - done : host->piece;
+        n = segment->count - done < o->host.piece ? segment->count - done : o->host.piece;
         piece.offset += done;
         piece.count = n;
-        struct update_args a = args_of(o, &piece, params, g);
-        float *home[OPTIMIZER_STATES_MAX] = {NULL}, *there[OPTIMIZER_STATES_MAX] = {NULL};
-        for (int i = 0; i < o->ops->n_states; i++)
-            home[i] = o->state[i] + piece.offset;
-        if (a.moves)
-            host_state_bring(host, o->queue, home, n, there);
-        for (int i = 0; i < o->ops->n_states; i++)
-            a.whole.state[i] = there[i];
-        launch_update(o, &piece, &a);
-        if (a.moves)
-            host_state_return(host, o->queue, home, n);
+        enqueue_piece(o, &piece, params, g);
     }
 }
 

@@ -74,21 +74,82 @@ static int ddp_fill(void *self, struct wk_comm *comm, struct error *err)
     struct wk_model *model = ((struct ddp *)self)->model;
     (void)comm;
     for (int i = 0; i < model->n_params; i++) {
-        int rc = model_fill(model, i, model->params[i].data, err);
+        int rc = model_fill(model, i, param_master(&model->params[i]), err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
+/* Masters in the host's memory, and on the device the vectors alone. */
+static int place_masters(struct ddp *ddp, struct error *err)
+{
+    struct wk_model *model = ddp->model;
+    void *vectors = NULL;
+    for (int i = 0; i < model->n_params; i++)
+        ddp->n_vectors += model_reads_low(&model->params[i]) ? 0 : model->params[i].count;
+    ddp->own = calloc((size_t)model->n_params, sizeof(*ddp->own));
+    int rc = ddp->own ? masters_init(&ddp->masters, model->queue, model->count, err) : WK_ENOMEM;
+    if (!rc)
+        rc = device_zeros_new(model->queue, ddp->n_vectors * sizeof(float), &vectors, NULL);
+    ddp->vectors = vectors;
+    ddp->params = ddp->masters.data;
+    if (rc && !err->code)
+        return error_set(err, WK_ENOMEM, "no memory for %zu vectors' elements", ddp->n_vectors);
+    for (int i = 0; i < model->n_params && !rc; i++)
+        model->params[i].host = ddp->params + model->params[i].offset;
+    return rc;
+}
+
+/* What passes read in float, once the model is bound to the masters. */
+static void bind_vectors(struct ddp *ddp)
+{
+    struct wk_model *model = ddp->model;
+    float *vector = ddp->vectors;
+    for (int i = 0; i < model->n_params; i++) {
+        struct param *param = &model->params[i];
+        ddp->own[i] = *param;
+        if (model_reads_low(param))
+            continue;
+        param->data = vector;
+        vector += param->count;
+    }
+}
+
+/* Vectors among elements that are on the device. */
+static void vectors_passed(void *arg, const float *there, size_t first, size_t count)
+{
+    const struct ddp *ddp = arg;
+    for (int i = 0; i < ddp->model->n_params; i++) {
+        const struct param *param = &ddp->model->params[i];
+        struct masters_overlap both = masters_overlap(first, count, param->offset, param->count);
+        if (both.count && !model_reads_low(param))
+            queue_copy(ddp->model->queue, param->data + (both.from - param->offset),
+                       there + (both.from - first), both.count * sizeof(*there));
+    }
+}
+
+static void renewed(void *arg, const float *there, size_t first, size_t count)
+{
+    const struct ddp *ddp = arg;
+    narrow_write(&ddp->narrowing, ddp->model->queue, ddp->low + first,
+                 (struct narrow_source){there, count, first});
+    vectors_passed(arg, there, first, count);
+}
+
 static int allocate(struct ddp *ddp, const struct strategy_options *options, struct error *err)
 {
     struct wk_model *model = ddp->model;
     void *params = NULL;
-    if (device_zeros_new(model->queue, model->count * sizeof(*ddp->params), &params, NULL))
-        return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
-    ddp->params = params;
-    int rc = sums_arena_init(&ddp->arena, model->queue, model_trained_count(model), err);
+    int rc = options->masters_on_host ? place_masters(ddp, err) : 0;
+    if (rc)
+        return rc;
+    if (!ddp->masters.queue) {
+        if (device_zeros_new(model->queue, model->count * sizeof(*ddp->params), &params, NULL))
+            return error_set(err, WK_ENOMEM, "no memory for %zu parameters", model->count);
+        ddp->params = params;
+    }
+    rc = sums_arena_init(&ddp->arena, model->queue, model_trained_count(model), err);
     ddp->grads = ddp->arena.data;
     wire_init(&ddp->wire, model->queue, options->wires);
     return rc;
@@ -112,6 +173,8 @@ static int ddp_init(struct ddp *ddp, const struct strategy_options *options, str
         rc = ddp_init_reducer(ddp, options, err);
     if (!rc)
         rc = ddp_init_low(ddp, err);
+    if (!rc && ddp->masters.queue)
+        bind_vectors(ddp);
     return rc;
 }
 
@@ -125,7 +188,11 @@ static void ddp_close(void *self)
     wire_fini(&ddp->wire);
     if (ddp->hook.free)
         ddp->hook.free(ddp->hook.face.arg);
-    device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
+    if (!ddp->masters.queue)
+        device_memory_free(queue_device(queue), ddp->params, count * sizeof(*ddp->params));
+    masters_fini(&ddp->masters);
+    device_memory_free(queue_device(queue), ddp->vectors, ddp->n_vectors * sizeof(float));
+    free(ddp->own);
     device_memory_free(queue_device(queue), ddp->low, count * sizeof(*ddp->low));
     device_memory_free(queue_device(queue), ddp->low_grads,
                        model_trained_count(ddp->model) * sizeof(*ddp->low_grads));
@@ -149,9 +216,21 @@ static int ddp_open(struct wk_model *model, const struct strategy_options *optio
     }
     *ret = (struct strategy_memory){
         .self = ddp,
-        .range = {model->params, model_trained(model), model_trained_count(model), model->count,
-                  ddp->params, ddp->grads, ddp->low},
+        .range = {model->params,
+                  model_trained(model),
+                  model_trained_count(model),
+                  model->count,
+                  ddp->params,
+                  ddp->grads,
+                  ddp->low,
+                  model->queue,
+                  {0}},
     };
+    if (ddp->masters.queue) {
+        ret->range.queue = NULL;
+        ret->range.masters =
+            (struct optimizer_masters){true, ddp->narrowing.stochastic, vectors_passed, ddp};
+    }
     return 0;
 }
 
@@ -207,6 +286,8 @@ static int ddp_refresh(void *self, struct wk_comm *comm)
 {
     struct ddp *ddp = self;
     (void)comm;
+    if (ddp->masters.queue)
+        return masters_renew(&ddp->masters, renewed, ddp);
     if (ddp->low)
         narrow_write(&ddp->narrowing, ddp->model->queue, ddp->low,
                      (struct narrow_source){ddp->params, ddp->model->count, 0});
@@ -215,8 +296,9 @@ static int ddp_refresh(void *self, struct wk_comm *comm)
 
 static const struct param *ddp_own(const void *self, int index, size_t *ret_first)
 {
+    const struct ddp *ddp = self;
     *ret_first = 0;
-    return &((const struct ddp *)self)->model->params[index];
+    return ddp->own ? &ddp->own[index] : &ddp->model->params[index];
 }
 
 /* Each rank reads its own memory: there is nothing to gather. */

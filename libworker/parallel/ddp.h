@@ -15,6 +15,7 @@
 
 #include "libworker/parallel/sums_arena.h"
 #include "libworker/parallel/hook.h"
+#include "libworker/parallel/masters.h"
 #include "libworker/parallel/narrow.h"
 #include "libworker/parallel/reducer.h"
 
@@ -25,7 +26,11 @@ struct ddp {
     struct wk_model *model;       /* borrowed */
     struct step_numbers *numbers; /* borrowed */
     struct narrowing narrowing;
-    float *params;           /* [model->count] */
+    float *params;          /* [model->count], in `masters` if these are on the host */
+    struct masters masters; /* then also: */
+    float *vectors;         /* [n_vectors], where the model reads them */
+    size_t n_vectors;
+    struct param *own;       /* [model->n_params], whose data is the master; else NULL */
     struct sums_arena arena; /* memory of grads */
     float *grads;            /* [model_trained_count] */
     uint16_t *low;           /* [model->count]; NULL in float */

@@ -6,6 +6,7 @@
 #include "libworker/parallel/custom.h"
 #include "libworker/parallel/sharded_blocks.h"
 #include "libworker/parallel/sharded_grads.h"
+#include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
 #include "libworker/parallel/sharded_unit.h"
@@ -88,6 +89,7 @@ static void bind_pointers(struct sharded *s)
     for (int i = 0; i < s->model->n_params; i++) {
         struct param *param = &s->model->params[i];
         param->data = s->params + place_of(s, i);
+        param->host = s->masters.queue ? param->data : NULL;
         param->grad = i < model_trained(s->model) ? s->grads + place_of(s, i) : NULL;
     }
 }
@@ -97,19 +99,23 @@ static int allocate(struct sharded *s, struct error *err)
     size_t n = (size_t)s->model->n_params;
     struct queue *queue = s->model->queue;
     bool apart = !sharded_keeps_grads(s);
+    bool host = s->options.masters_on_host;
     size_t n_apart = apart ? s->trained.shard : 0;
-    int rc = pages_place(&s->param_pages, queue, s->plan.padded, PAGES_SHARED);
+    int rc = host ? sharded_host_init(s, err)
+                  : pages_place(&s->param_pages, queue, s->plan.padded, PAGES_SHARED);
+    if (rc && host)
+        return rc;
     rc = rc ? rc : pages_place(&s->grad_pages, queue, s->trained.padded, PAGES_SHARED);
     if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
-    else if (!rc)
+    else if (!rc && !host)
         rc = pages_place(&s->own_param_pages, queue, s->plan.shard, PAGES_OF_WIRES);
     if (rc && s->options.offload_params && err->code)
         return rc;
     rc = rc ? rc : pages_place(&s->own_grad_pages, queue, n_apart, PAGES_PRIVATE);
     s->params = s->param_pages.data;
     s->grads = s->grad_pages.data;
-    s->own_params = s->own_param_pages.data;
+    s->own_params = host ? s->masters.data : s->own_param_pages.data;
     s->own_grads = apart ? s->own_grad_pages.data : s->grads;
     s->own = calloc(n + 1, sizeof(*s->own));
     s->own_of = calloc(n, sizeof(*s->own_of));
@@ -123,10 +129,14 @@ static int allocate(struct sharded *s, struct error *err)
 
 static int fill_unit(struct sharded *s, int unit, struct error *err)
 {
+    float *floats = sharded_floats(s, unit);
     int rc = 0;
+    if (s->masters.queue) /* the padding too */
+        queue_fill(s->model->queue, floats, 0, s->floats_count * sizeof(*floats));
     for (int i = 0; i < s->model->n_params && !rc; i++)
         if (s->unit_of[i] == unit)
-            rc = model_fill(s->model, i, s->params + place_of(s, i), err);
+            rc =
+                model_fill(s->model, i, floats + (place_of(s, i) - s->plan.units[unit].place), err);
     return rc;
 }
 
@@ -134,6 +144,10 @@ static int fill_unit(struct sharded *s, int unit, struct error *err)
 static void keep_row(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
+    if (s->masters.queue) {
+        sharded_host_keep(s, unit);
+        return;
+    }
     queue_copy(s->model->queue, s->own_params + u->shard, sharded_row(s, s->params, unit),
                u->row * sizeof(float));
     if (sharded_frees_params(s) || narrowing_on(&s->options.narrowing))
@@ -158,7 +172,7 @@ static int fill_initial(struct sharded *s, struct error *err)
 /* A unit's values from rank 0 to all. */
 static int spread_unit(struct sharded *s, struct wk_comm *comm, int unit, struct error *err)
 {
-    float *at = s->params + s->plan.units[unit].place;
+    float *at = sharded_floats(s, unit);
     struct event before = event_record(s->model->queue);
     const struct wire_call call = {.op = WIRE_SPREAD,
                                    .in = at,
@@ -204,6 +218,7 @@ static void sharded_close(void *self)
     wire_fini(&s->gathers);
     wire_fini(&s->sums);
     sharded_low_fini(s);
+    sharded_host_fini(s);
     close_groups(s);
     pages_fini(&s->param_pages);
     pages_fini(&s->grad_pages);
@@ -292,10 +307,21 @@ static int sharded_open(struct wk_model *model, const struct strategy_options *o
     }
     *ret = (struct strategy_memory){
         .self = s,
-        .range = {s->own, s->n_own_trained, end_of(s, s->n_own_trained), end_of(s, s->n_own),
-                  s->own_params, s->own_grads, NULL},
+        .range = {s->own,
+                  s->n_own_trained,
+                  end_of(s, s->n_own_trained),
+                  end_of(s, s->n_own),
+                  s->own_params,
+                  s->own_grads,
+                  NULL,
+                  model->queue,
+                  {0}},
         .plan = &s->plan,
     };
+    if (s->masters.queue) {
+        ret->range.queue = NULL;
+        ret->range.masters = sharded_host_masters(s);
+    }
     return 0;
 }
 

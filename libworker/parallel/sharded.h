@@ -19,6 +19,7 @@
  *      sharded_grads.c   sums of gradients
  *      sharded_params.c  gathers of parameters
  *      sharded_low.c     both in bf16 and f16
+ *      sharded_host.c    masters in the host's memory
  *      sharded_unit.c    where a unit is, and its phase
  */
 #ifndef PARALLEL_SHARDED_H
@@ -32,6 +33,7 @@
 #include "common/base/error.h"
 #include "libworker/nn/model.h"
 #include "libworker/parallel/groups.h"
+#include "libworker/parallel/masters.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
 #include "libworker/parallel/step_numbers.h"
@@ -68,8 +70,9 @@ struct sharded_low {
     uint16_t *params; /* [plan.padded], what products read; NULL in float */
     /* With narrowing.grads, else NULL: [trained.padded]; [trained.shard], within it under ZERO1. */
     uint16_t *grads, *own_grads;
-    float *wide;    /* a piece of gradients on its way from one to the other; with `grads` */
-    float *vectors; /* [n_vectors], where the model reads them */
+    float *wide;        /* a piece of gradients on its way from one to the other; with `grads` */
+    float *vectors;     /* [n_vectors], where the model reads them */
+    float *own_vectors; /* [n_vectors]: this rank's pieces, else zeros; of masters on the host */
     size_t n_vectors;
     bool shown;     /* matrices are in the float arena too */
     bool nonfinite; /* a sum of this window was not finite */
@@ -84,6 +87,9 @@ struct sharded {
     float *own_params, *own_grads;   /* [plan.shard], [trained.shard], in `grads` under ZERO1 */
     struct sharded_low low;          /* of narrowing */
     struct pages param_pages, grad_pages, own_param_pages, own_grad_pages; /* their memory */
+    struct masters masters; /* own_params, if these are on the host: then `params` is too, */
+    float *floats;          /* and this is a unit in float on the device, [floats_count] */
+    size_t floats_count;
     struct param *own;            /* [n_own], this rank's pieces, as the optimizer sees them */
     int n_own, n_own_trained;     /* the latter come first */
     int *own_of;                  /* [model->n_params]: which of `own`, or -1 */

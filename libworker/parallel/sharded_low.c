@@ -4,6 +4,7 @@
 
 #include "libworker/device/reach.h"
 #include "libworker/parallel/elements.h"
+#include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_unit.h"
 
@@ -50,6 +51,8 @@ static int allocate(struct sharded *s)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
     if (!rc)
         rc = new_floats(s, low->n_vectors, &low->vectors);
+    if (!rc && s->masters.queue)
+        rc = new_floats(s, low->n_vectors, &low->own_vectors);
     if (rc || !s->options.narrowing.grads)
         return rc;
     rc = new_arena(s, s->trained.padded, PAGES_SHARED, &low->grad_pages, &low->grads);
@@ -88,6 +91,7 @@ void sharded_low_fini(struct sharded *s)
     pages_fini(&s->low.own_grad_pages);
     free_floats(s, s->low.wide, PIECE);
     free_floats(s, s->low.vectors, s->low.n_vectors);
+    free_floats(s, s->low.own_vectors, s->low.n_vectors);
     s->low = (struct sharded_low){0};
 }
 
@@ -109,9 +113,10 @@ int sharded_low_gather(struct sharded *s, int unit)
         return rc;
     queue_wait(queue, s->updated);
     queue_wait(queue, u->released);
-    narrow_write(narrowing, queue, own,
-                 (struct narrow_source){s->own_params + place->shard, place->row,
-                                        place->offset + place->row * (size_t)s->options.part});
+    if (!s->masters.queue)
+        narrow_write(narrowing, queue, own,
+                     (struct narrow_source){s->own_params + place->shard, place->row,
+                                            sharded_row_first(s, unit)});
     const struct wire_call call = {.op = WIRE_GATHER,
                                    .in = own,
                                    .out = s->low.params + place->place,
@@ -122,9 +127,17 @@ int sharded_low_gather(struct sharded *s, int unit)
     return wire_start(&s->gathers, s->comm, &call, &u->gather);
 }
 
+/* The row of a rank whose master is on the host is all that it has of it. */
 void sharded_low_drop(struct sharded *s, int unit)
 {
-    drop_unit(s, &s->low.param_pages, unit);
+    const struct shard_unit *u = &s->plan.units[unit];
+    if (!s->masters.queue) {
+        drop_unit(s, &s->low.param_pages, unit);
+        return;
+    }
+    size_t row = sharded_row_at(s, unit), end = u->place + sharded_elements(s, unit);
+    pages_drop(&s->low.param_pages, u->place / 2, (row - u->place) / 2);
+    pages_drop(&s->low.param_pages, (row + u->row) / 2, (end - row - u->row) / 2);
 }
 
 void sharded_low_drop_grads(struct sharded *s, int unit)
@@ -151,19 +164,26 @@ static int read_vectors(struct sharded *s, float *ret)
 /* As integers: bits added to zeros arrive as they are. */
 static int sum_vectors(struct sharded *s, float *vectors)
 {
-    memset(vectors, 0, s->low.n_vectors * sizeof(*vectors));
-    int rc = read_vectors(s, vectors);
+    size_t bytes = s->low.n_vectors * sizeof(*vectors);
+    memset(vectors, 0, bytes);
+    int rc = s->masters.queue
+                 ? reach_read(s->model->queue, vectors, s->low.own_vectors, bytes, &s->why)
+                 : read_vectors(s, vectors);
     if (rc)
         return rc;
     return wk_all_reduce(s->comm, vectors, s->low.n_vectors, WK_I32, WK_SUM, NULL);
 }
 
-/* The same without the host. */
-static int vectors_on_device(struct sharded *s)
+static void copy_vectors(struct sharded *s)
 {
     struct queue *queue = s->model->queue;
     float *vectors = s->low.vectors;
-    queue_fill(queue, vectors, 0, s->low.n_vectors * sizeof(*vectors));
+    size_t bytes = s->low.n_vectors * sizeof(*vectors);
+    if (s->masters.queue) {
+        queue_copy(queue, vectors, s->low.own_vectors, bytes);
+        return;
+    }
+    queue_fill(queue, vectors, 0, bytes);
     for (int i = 0; i < s->model->n_params; i++) {
         const struct param *param = &s->model->params[i];
         if (model_reads_low(param))
@@ -173,13 +193,20 @@ static int vectors_on_device(struct sharded *s)
         queue_copy(queue, param->data + piece.first, s->own_params + piece.at,
                    piece.count * sizeof(float));
     }
+}
+
+/* The same without the host. */
+static int vectors_on_device(struct sharded *s)
+{
+    float *vectors = s->low.vectors;
+    copy_vectors(s);
     const struct wire_call call = {.op = WIRE_SUM,
                                    .in = vectors,
                                    .out = vectors,
                                    .count = s->low.n_vectors,
                                    .type = WK_I32,
                                    .out_type = WK_I32,
-                                   .ready = event_record(queue)};
+                                   .ready = event_record(s->model->queue)};
     return wire_run(&s->gathers, s->comm, &call, &s->why);
 }
 
@@ -221,7 +248,7 @@ int sharded_low_show(struct sharded *s)
 {
     int rc = 0;
     for (int i = 0; i < s->plan.n_units && !rc; i++)
-        rc = show_unit(s, i);
+        rc = s->masters.queue ? sharded_host_show(s, i) : show_unit(s, i);
     s->low.shown = true;
     return rc;
 }

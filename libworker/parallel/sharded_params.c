@@ -1,5 +1,6 @@
 #include "libworker/parallel/sharded_params.h"
 
+#include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/tensor/mapped.h"
@@ -123,6 +124,9 @@ static int renew(struct sharded *s, struct wk_comm *comm, int units)
 int sharded_refresh(void *self, struct wk_comm *comm)
 {
     struct sharded *s = self;
+    int rc = s->masters.queue ? sharded_host_renew(s) : 0;
+    if (rc)
+        return rc;
     return renew(s, comm, s->plan.n_units);
 }
 

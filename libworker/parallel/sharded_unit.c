@@ -60,6 +60,17 @@ size_t sharded_row_at(const struct sharded *s, int unit)
     return u->place + u->row * (size_t)s->options.part;
 }
 
+size_t sharded_row_first(const struct sharded *s, int unit)
+{
+    const struct shard_unit *u = &s->plan.units[unit];
+    return u->offset + u->row * (size_t)s->options.part;
+}
+
+float *sharded_floats(const struct sharded *s, int unit)
+{
+    return s->masters.queue ? s->floats : s->params + s->plan.units[unit].place;
+}
+
 float *sharded_row(const struct sharded *s, float *arena, int unit)
 {
     return arena + sharded_row_at(s, unit);

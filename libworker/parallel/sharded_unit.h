@@ -22,6 +22,13 @@ size_t sharded_elements(const struct sharded *s, int unit);
 size_t sharded_row_at(const struct sharded *s, int unit);
 float *sharded_row(const struct sharded *s, float *arena, int unit);
 
+/* Which element of the model this rank's row of the unit begins with. */
+size_t sharded_row_first(const struct sharded *s, int unit);
+
+/* Where all of a unit in float is on the device: its place in the arena, or with masters on the
+ * host one that serves every unit in turn. */
+float *sharded_floats(const struct sharded *s, int unit);
+
 /* Release a unit's pages to the system, up to the possible start of the next unit. */
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit);
 

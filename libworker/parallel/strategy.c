@@ -51,7 +51,7 @@ static void unbind(struct wk_model *model)
     (void)model_set_compute(model, WK_F32, NULL, NULL);
     model->param_arena = model->grad_arena = NULL;
     for (int i = 0; i < model->n_params; i++)
-        model->params[i].data = model->params[i].grad = NULL;
+        model->params[i].data = model->params[i].grad = model->params[i].host = NULL;
 }
 
 /* What is the same for all tables. */
@@ -105,8 +105,10 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         .ops = ops,
         .model = model,
         .narrowing = options->narrowing,
-        .offload = {options->offload, ops->cuts && options->offload && options->offload_params,
-                    options->offload_host},
+        .offload = {options->offload,
+                    ops->cuts && options->offload && options->offload_params,
+                    options->offload_host,
+                    {0}},
         .unused_fine = options->unused_fine || options->static_graph,
         .unscaled = options->unscaled,
         .fill_later = options->fill_later,
@@ -118,6 +120,7 @@ int strategy_init(struct strategy *st, struct wk_model *model,
         rc = check_kernels(model, options, err);
     if (!rc)
         rc = ops->open(model, options, &st->numbers, &st->memory, err);
+    st->offload.masters = st->memory.range.masters;
     if (!rc)
         rc = init_common(st, err);
     if (rc)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "libworker/optim/optimizer.h"
 #include "libworker/parallel/shard.h"
 
 struct param;
@@ -18,6 +19,8 @@ struct strategy_range {
     size_t count, held;
     float *data, *grads; /* [held], [count] */
     uint16_t *low;       /* copy of data that the optimizer's steps write too, or NULL */
+    struct queue *queue; /* of the device that data is memory of; NULL: the host's */
+    struct optimizer_masters masters; /* `host`: data is for steps to bring to the device */
 };
 
 struct strategy_memory {

@@ -23,13 +23,15 @@ struct strategy_options {
     struct wires *wires; /* the device's own collectives; borrowed; NULL: there are none */
     struct bucket_sizes sizes; /* of gradients that are summed together */
     struct narrowing narrowing;
-    bool fill_later;     /* strategy_fill sets initial values */
-    bool unused_fine;    /* parameters need not be announced on every rank */
-    bool measures;       /* strategy_squares is called first for every window's sums */
-    bool unscaled;       /* gradients have no loss scale */
-    const char *offload; /* folder of the optimizer's state, or NULL; borrowed */
-    bool offload_host;   /* optimizer_offload.host */
-    bool offload_params; /* a cut model's own part of the parameters is there too */
+    bool fill_later;      /* strategy_fill sets initial values */
+    bool unused_fine;     /* parameters need not be announced on every rank */
+    bool measures;        /* strategy_squares is called first for every window's sums */
+    bool unscaled;        /* gradients have no loss scale */
+    const char *offload;  /* folder of the optimizer's state, or NULL; borrowed */
+    bool offload_host;    /* optimizer_offload.host */
+    bool masters_on_host; /* masters.h: of a graph in narrow types, where the host reads no device
+                           * memory and the optimizer is element-wise */
+    bool offload_params;  /* a cut model's own part of the parameters is there too */
 
     /* Of DDP: */
     bool static_graph; /* reducer.h */

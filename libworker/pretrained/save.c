@@ -55,7 +55,7 @@ static const struct param *stored_at(const struct wk_model *model, int index)
 static const float *values_at(const struct wk_model *model, int index)
 {
     const struct param *stored = stored_at(model, index);
-    return index < model->n_params ? stored->data : model->buffers.host + stored->offset;
+    return index < model->n_params ? param_master(stored) : model->buffers.host + stored->offset;
 }
 
 static int read_param(void *arg, int index, struct weights_range range, float *ret,
@@ -63,7 +63,8 @@ static int read_param(void *arg, int index, struct weights_range range, float *r
 {
     const struct wk_model *model = arg;
     const float *data = values_at(model, index) + range.first;
-    struct queue *queue = index < model->n_params ? model->queue : NULL;
+    const struct param *stored = stored_at(model, index);
+    struct queue *queue = index < model->n_params && !stored->host ? model->queue : NULL;
     return reach_read(queue, ret, data, range.count * sizeof(*ret), err);
 }
 

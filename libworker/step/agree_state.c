@@ -121,16 +121,15 @@ struct arrays {
 static void add_arrays(const struct unit *unit, struct arrays *arrays)
 {
     struct wk_optimizer *optimizer = unit->optimizer;
-    struct queue *queue = unit->model->queue, *home = queue;
+    const struct strategy_range *range = strategy_range(&unit->strategy);
+    struct queue *home = unit->model->queue;
     if (optimizer) /* if its device failed, the reads below fail, too */
         (void)optimizer_state_home(optimizer, &home, NULL);
     int n_states = optimizer ? optimizer->ops->n_states : 0;
-    arrays->list[arrays->count++] =
-        (struct array){strategy_range(&unit->strategy)->data, unit->model->count, queue};
+    arrays->list[arrays->count++] = (struct array){range->data, unit->model->count, range->queue};
     for (int s = 0; s < n_states; s++) {
         if (optimizer->state[s]) {
-            arrays->list[arrays->count++] =
-                (struct array){optimizer->state[s], strategy_range(&unit->strategy)->count, home};
+            arrays->list[arrays->count++] = (struct array){optimizer->state[s], range->count, home};
             continue;
         }
         for (int i = 0; i < model_trained(unit->model); i++) {

@@ -34,6 +34,37 @@ static bool is_set(const struct wk_context *ctx, enum setting setting, const cha
     return strcmp(settings_text(&ctx->settings, setting), choice) == 0;
 }
 
+/* Why this unit's masters stay in the device's memory; NULL: they do not. */
+static const char *master_stays(const struct unit *unit)
+{
+    const struct wk_context *ctx = unit->ctx;
+    if (device_host_reads(ctx->compute.device))
+        return "it has no effect on the CPU";
+    if (model_is_custom(unit->model))
+        return "passes of the program's own find parameters on the device";
+    if (!unit->optimizer)
+        return "the model has no optimizer, whose updates would fetch them";
+    return unit->optimizer->ops->whole_tensors ? "the optimizer works on whole tensors" : NULL;
+}
+
+static bool masters_go(const struct unit *unit)
+{
+    return is_set(unit->ctx, SETTING_OFFLOAD_MASTERS, "host") && !master_stays(unit);
+}
+
+static void tell_of_masters(const struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    const char *why = master_stays(unit);
+    if (!why || !is_set(ctx, SETTING_OFFLOAD_MASTERS, "host"))
+        return;
+    if (ctx->prepared.n_units > 1)
+        context_notice(ctx, "offload.masters is host; those of model %d stay on the device: %s",
+                       unit_number(unit), why);
+    else
+        context_notice(ctx, "offload.masters is host; they stay on the device: %s", why);
+}
+
 /* `again`: values are from members or a checkpoint; the program's initial values may be freed. */
 static int bind_model(struct unit *unit, bool again, struct error *err)
 {
@@ -64,6 +95,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
                                 settings_integer(&ctx->settings, SETTING_ONE_RANK_READS)),
         .offload = prepare_offload(ctx),
         .offload_host = is_set(ctx, SETTING_OFFLOAD_STATE, "host"),
+        .masters_on_host = masters_go(unit),
         .offload_params = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS),
         .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
@@ -85,6 +117,14 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
     return rc;
 }
 
+/* Free its memory, after the copies of the last update. */
+static void leave_memory(struct unit *unit)
+{
+    if (unit_of_optimizer(unit->optimizer) == unit)
+        (void)optimizer_settle(unit->optimizer, NULL);
+    strategy_fini(&unit->strategy);
+}
+
 /* Memory for model and optimizer, for the present rank and world. */
 static int bind_unit(struct unit *unit, bool again, struct error *err)
 {
@@ -104,7 +144,7 @@ int bind_again(struct wk_context *ctx, struct error *err)
     units_each(unit, ctx) {
         if (rc)
             break;
-        strategy_fini(&unit->strategy);
+        leave_memory(unit);
         if (!model_is_custom(unit->model))
             rc = model_seed(unit->model, unit->model->seed);
         if (!rc)
@@ -165,6 +205,7 @@ int bind_all(struct wk_context *ctx, struct error *err)
         rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
         rc = rc ? rc : mixed_open_unit(unit, err);
         recompute_as_set(unit);
+        tell_of_masters(unit);
         rc = rc ? rc : bind_unit(unit, false, err);
     }
     if (rc)
@@ -197,7 +238,7 @@ void bind_undo(struct wk_context *ctx)
     for (int i = 0; i < ctx->prepared.n_loaders; i++)
         ctx->prepared.loaders[i]->owner = NULL;
     units_each(unit, ctx) {
-        strategy_fini(&unit->strategy);
+        leave_memory(unit);
         disconnect(unit);
     }
 }

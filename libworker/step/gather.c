@@ -22,7 +22,9 @@ void unit_gather_own(struct unit *unit)
 int unit_gather_master(struct unit *unit)
 {
     struct wk_context *ctx = unit->ctx;
-    int rc = can_gather(ctx) ? strategy_gather(&unit->strategy, ctx->group.comm) : 0;
+    int rc = unit->optimizer ? optimizer_settle(unit->optimizer, NULL) : 0;
+    if (!rc && can_gather(ctx))
+        rc = strategy_gather(&unit->strategy, ctx->group.comm);
     return rc ? context_break(ctx, rc) : ctx->failure.sticky.code;
 }
 

@@ -13,7 +13,7 @@ struct flats flats_of(struct unit *unit)
         .data = {range->data},
         .elements = {range->held},
         .count = 1,
-        .queue = {unit->model->queue},
+        .queue = {range->queue},
     };
     struct queue *home;
     (void)optimizer_state_home(unit->optimizer, &home, NULL);

@@ -79,7 +79,7 @@ static int add_param(struct checkpoint_tensor *tensor, const struct held *held, 
         .first = (int64_t)held->first,
         .data = held->own ? held->own->data : NULL,
         .bytes = held->own ? held->own->count * sizeof(float) : 0,
-        .queue = held->unit->model->queue,
+        .queue = strategy_range(&held->unit->strategy)->queue,
     };
     memcpy(tensor->shape, held->param->shape, sizeof(tensor->shape));
     return name_tensor(tensor, held->unit, "model", held->param, err);

@@ -212,6 +212,28 @@ static void state_may_be_in_the_hosts_memory(void)
     }
 }
 
+/* So they are of masters there, also of a model that is cut, and with rounding by chance. */
+static void masters_may_be_in_the_hosts_memory(void)
+{
+    static struct rehearsed_result on_device;
+    static const char *const strategies[] = {"ddp", "zero1", "zero2", "fsdp"};
+    for (int s = 0; s < 4; s++) {
+        enum rehearsed_model model = s < 3 ? REHEARSED_MLP : REHEARSED_GPT;
+        struct rehearsed rehearsed = with(model, "strategy", strategies[s]);
+        struct wk_setting *settings = rehearsed.settings;
+        settings[rehearsed.n_settings++] = (struct wk_setting){"mixed_precision", "bf16"};
+        settings[rehearsed.n_settings++] = (struct wk_setting){"stochastic_rounding", "true"};
+        train(rehearsed, LOW);
+        on_device = on_gpu;
+        settings[rehearsed.n_settings++] = (struct wk_setting){"offload.masters", "host"};
+        train(rehearsed, LOW);
+        CHECK(same(&on_device, &on_gpu));
+        settings[rehearsed.n_settings++] = (struct wk_setting){"offload.state", "host"};
+        train(rehearsed, LOW);
+        CHECK(same(&on_device, &on_gpu));
+    }
+}
+
 static void windows_are_accumulated(void)
 {
     struct rehearsed rehearsed = with(REHEARSED_MLP, "gradient_accumulation_steps", "2");
@@ -265,6 +287,7 @@ int main(int argc, char **argv)
         CHECK_CASE(what_the_module_lacks_is_refused),
         CHECK_CASE(a_model_may_be_cut),
         CHECK_CASE(state_may_be_in_the_hosts_memory),
+        CHECK_CASE(masters_may_be_in_the_hosts_memory),
         CHECK_CASE(windows_are_accumulated),
         CHECK_CASE(what_a_pass_has_of_its_own_is_in_its_graph),
         CHECK_CASE(work_that_fails_fails_the_step),

@@ -6,6 +6,7 @@
 #include <worker/custom_op.h>
 
 #include "libworker/device/device.h"
+#include "libworker/device/reach.h"
 #include "tests/docs/prelu.h"
 #include "tests/lib/check.h"
 
@@ -119,6 +120,8 @@ static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struc
     if (rehearsed->dropout > 0)
         CHECK(wk_model_dropout(o->model, rehearsed->dropout, 11) == 0);
     o->optimizer = optimizer_of(rehearsed->optimizer);
+    const struct wk_group rests = {.pattern = rehearsed->resting};
+    CHECK(!rehearsed->resting || wk_optimizer_group(o->optimizer, &rests) == 0);
     CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
     return wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
 }
@@ -165,8 +168,9 @@ static void take_weights(struct wk_context *ctx, struct rehearsed_result *ret)
     const struct strategy_range *range = strategy_range(&ctx->prepared.units[0].strategy);
     ret->count = range->count;
     CHECK(range->count <= REHEARSED_WEIGHTS_MAX);
-    CHECK(queue_read(ctx->compute.queue, ret->weights, range->data, range->count * sizeof(float),
-                     NULL) == 0);
+    CHECK(optimizer_settle(ctx->prepared.units[0].optimizer, NULL) == 0);
+    CHECK(reach_read(range->queue, ret->weights, range->data, range->count * sizeof(float), NULL) ==
+          0);
 }
 
 static struct wk_context *context_of(const struct rehearsed *rehearsed)

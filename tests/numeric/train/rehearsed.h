@@ -36,6 +36,7 @@ struct rehearsed {
     const char *loads; /* a folder of weights to begin with; NULL: the seed's */
     const char *saves; /* where to leave them at the end; NULL: nowhere */
     double dropout;
+    const char *resting;   /* a group that the optimizer leaves as it is; NULL: none */
     bool custom;           /* a model with passes of the program's own instead */
     bool finds;            /* calls wk_find_batch */
     int64_t batch;         /* samples; 0: a few */

@@ -71,6 +71,29 @@ static void every_optimizer_updates(void)
         rehearse(rehearsed, 1);
         set(&rehearsed, "offload.state", "host");
         rehearse(rehearsed, 2);
+        if (o % 2)
+            continue;
+        set(&rehearsed, "offload.masters", "host");
+        rehearse(rehearsed, 2);
+        rehearsed.settings[1].value = "none";
+        rehearse(rehearsed, 1);
+    }
+}
+
+/* A group at rate 0: its copies are rounded anew in each step by chance, and only then. */
+static void masters_that_rest_are_rounded(void)
+{
+    static const char *const strategies[] = {"ddp", "zero1", "fsdp"};
+    for (int s = 0; s < 3; s++) {
+        struct rehearsed rehearsed = {
+            .model = REHEARSED_GPT, .optimizer = REHEARSED_ADAMW, .resting = "*.weight"};
+        set(&rehearsed, "strategy", strategies[s]);
+        set(&rehearsed, "mixed_precision", "bf16");
+        set(&rehearsed, "offload.masters", "host");
+        rehearse(rehearsed, 2);
+        set(&rehearsed, "offload.state", "host");
+        set(&rehearsed, "stochastic_rounding", "true");
+        rehearse(rehearsed, 2);
     }
 }
 
@@ -222,6 +245,12 @@ static void weights_are_loaded_and_batches_found(void)
     rehearsed.saves = NULL;
     rehearsed.finds = true;
     rehearse(rehearsed, 2);
+    rehearsed.optimizer = REHEARSED_ADAMW;
+    set(&rehearsed, "offload.masters", "host");
+    rehearse(rehearsed, 2);
+    set(&rehearsed, "one_rank_reads", "true");
+    set(&rehearsed, "strategy", "fsdp");
+    rehearse(rehearsed, 2);
     tmpdir_remove(&dir);
 }
 
@@ -246,11 +275,9 @@ static void what_needs_memory_of_the_host_is_refused(void)
 }
 
 /* A device without memory for all of it, wherever that is noticed. */
-static void a_device_that_is_full_is_an_error(void)
+static void fill_up(struct rehearsed rehearsed, size_t most)
 {
-    struct rehearsed rehearsed = {.optimizer = REHEARSED_ADAMW};
-    set(&rehearsed, "mixed_precision", "bf16");
-    for (size_t bytes = 0; bytes < 64 << 10; bytes += 4 << 10) {
+    for (size_t bytes = 0; bytes < most; bytes += 4 << 10) {
         struct rehearsal_options options = {.seed = 1, .memory_bytes = bytes + 1};
         CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
         CHECK(rehearsed_refusal(&rehearsed, "memory") == WK_ENOMEM);
@@ -258,10 +285,34 @@ static void a_device_that_is_full_is_an_error(void)
     }
 }
 
+static void a_device_that_is_full_is_an_error(void)
+{
+    struct rehearsed rehearsed = {.optimizer = REHEARSED_ADAMW};
+    set(&rehearsed, "mixed_precision", "bf16");
+    fill_up(rehearsed, 64 << 10);
+    set(&rehearsed, "offload.masters", "host");
+    fill_up(rehearsed, 32 << 10);
+    set(&rehearsed, "strategy", "fsdp");
+    fill_up(rehearsed, 32 << 10);
+}
+
+/* A device with little pinned memory: which setting asked for it, and what helps. */
+static void too_little_pinned_memory_is_told(void)
+{
+    struct rehearsed rehearsed = {.optimizer = REHEARSED_ADAMW};
+    struct rehearsal_options options = {.seed = 1, .memory_bytes = 8 << 10};
+    set(&rehearsed, "mixed_precision", "bf16");
+    set(&rehearsed, "offload.masters", "host");
+    CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
+    CHECK(rehearsed_refusal(&rehearsed, "offload.masters: no ") == WK_ENOMEM);
+    device_free(rehearsed.device);
+}
+
 int main(void)
 {
     every_model_trains();
     every_optimizer_updates();
+    masters_that_rest_are_rounded();
     a_step_follows_the_copies_of_the_one_before();
     windows_are_accumulated_and_clipped();
     an_overflow_skips_the_update();
@@ -270,6 +321,7 @@ int main(void)
     weights_are_loaded_and_batches_found();
     what_needs_memory_of_the_host_is_refused();
     a_device_that_is_full_is_an_error();
+    too_little_pinned_memory_is_told();
     printf("ok trainings_on_the_rehearsal_device_are_the_cpus\n");
     return 0;
 }

@@ -30,6 +30,11 @@ enum mistake {
     NUMBERS_NOT_WAITED_FOR,
     MEMORY_FREED_IN_USE,
     STATE_CHANGED_UNDER_A_COPY,
+    /* With masters and state in the host's memory: */
+    PIECE_BROUGHT_AT_ONCE,  /* where the one before is still on its way back */
+    PIECE_UPDATED_AT_ONCE,  /* while it is on its way */
+    PIECE_RETURNED_AT_ONCE, /* while it is updated */
+    PIECES_NOT_WAITED_FOR,  /* before their memory is read and freed */
 };
 
 static enum mistake planted;
@@ -122,6 +127,46 @@ int __wrap_model_fill(struct wk_model *model, int index, float *to, struct error
     return __real_model_fill(model, index, to, err);
 }
 
+/* Which wait of the present call of host_state.h is left out: 1 the first one, 0 none. */
+static int left_out;
+
+void __real_queue_wait(struct queue *queue, struct event event);
+void __wrap_queue_wait(struct queue *queue, struct event event);
+void __wrap_queue_wait(struct queue *queue, struct event event)
+{
+    if (left_out == 0 || --left_out > 0)
+        __real_queue_wait(queue, event);
+}
+
+void __real_host_state_bring(struct host_state *host, struct queue *queue,
+                             struct host_state_piece *piece);
+void __wrap_host_state_bring(struct host_state *host, struct queue *queue,
+                             struct host_state_piece *piece);
+void __wrap_host_state_bring(struct host_state *host, struct queue *queue,
+                             struct host_state_piece *piece)
+{
+    left_out = planted == PIECE_BROUGHT_AT_ONCE ? 1 : planted == PIECE_UPDATED_AT_ONCE ? 2 : 0;
+    __real_host_state_bring(host, queue, piece);
+}
+
+void __real_host_state_return(struct host_state *host, struct queue *queue,
+                              const struct host_state_piece *piece);
+void __wrap_host_state_return(struct host_state *host, struct queue *queue,
+                              const struct host_state_piece *piece);
+void __wrap_host_state_return(struct host_state *host, struct queue *queue,
+                              const struct host_state_piece *piece)
+{
+    left_out = planted == PIECE_RETURNED_AT_ONCE;
+    __real_host_state_return(host, queue, piece);
+}
+
+int __real_host_state_settle(struct host_state *host, struct error *err);
+int __wrap_host_state_settle(struct host_state *host, struct error *err);
+int __wrap_host_state_settle(struct host_state *host, struct error *err)
+{
+    return planted == PIECES_NOT_WAITED_FOR ? 0 : __real_host_state_settle(host, err);
+}
+
 static volatile float seen;
 
 static void look(struct wk_model *model)
@@ -137,15 +182,17 @@ static void look(struct wk_model *model)
 static struct tmpdir folder;
 
 /* bf16, so that there are copies to write; a checkpoint after every step. */
-static void train(struct device *device, const char *checkpoints)
+static void train(struct device *device, const char *checkpoints, bool on_host)
 {
     static struct rehearsed_result result;
     struct rehearsed rehearsed = {.model = REHEARSED_MLP,
                                   .optimizer = REHEARSED_ADAMW,
                                   .settings = {{"mixed_precision", "bf16"},
                                                {"checkpoint.dir", checkpoints},
-                                               {"checkpoint.every", "1 steps"}},
-                                  .n_settings = 3,
+                                               {"checkpoint.every", "1 steps"},
+                                               {"offload.masters", "host"},
+                                               {"offload.state", "host"}},
+                                  .n_settings = on_host ? 5 : 3,
                                   .clips = true,
                                   .device = device,
                                   .passed = look};
@@ -153,22 +200,22 @@ static void train(struct device *device, const char *checkpoints)
     queue_free(other);
 }
 
-static void child(enum mistake mistake, uint64_t seed, int to)
+static void child(enum mistake mistake, bool on_host, uint64_t seed, int to)
 {
     struct rehearsal_options options = {.seed = seed};
     struct device *device;
     char name[32];
-    snprintf(name, sizeof(name), "%d-%d", (int)mistake, (int)seed);
+    snprintf(name, sizeof(name), "%d-%d-%d", (int)mistake, on_host, (int)seed);
     CHECK(dup2(to, STDERR_FILENO) == STDERR_FILENO);
     planted = mistake;
     CHECK(rehearsal_new(&options, &device, NULL) == 0);
-    train(device, tmpdir_path(&folder, name));
+    train(device, tmpdir_path(&folder, name), on_host);
     device_free(device);
     _exit(0);
 }
 
 /* What a child says before it ends; its wait status in *ret_status. */
-static const char *outcome(enum mistake mistake, uint64_t seed, int *ret_status)
+static const char *outcome(enum mistake mistake, bool on_host, uint64_t seed, int *ret_status)
 {
     static char text[TEXT_MAX];
     size_t length = 0;
@@ -179,7 +226,7 @@ static const char *outcome(enum mistake mistake, uint64_t seed, int *ret_status)
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0)
-        child(mistake, seed, pipes[1]);
+        child(mistake, on_host, seed, pipes[1]);
     close(pipes[1]);
     while ((got = read(pipes[0], text + length, TEXT_MAX - 1 - length)) > 0)
         length += (size_t)got;
@@ -209,13 +256,18 @@ static const struct expectation expectations[] = {
     {"numbers_not_waited_for", NUMBERS_NOT_WAITED_FOR, "host code reads"},
     {"memory_freed_in_use", MEMORY_FREED_IN_USE, "a free of"},
     {"state_changed_under_a_copy", STATE_CHANGED_UNDER_A_COPY, "an event is missing"},
+    {"piece_brought_at_once", PIECE_BROUGHT_AT_ONCE, "an event is missing"},
+    {"piece_updated_at_once", PIECE_UPDATED_AT_ONCE, "an event is missing"},
+    {"piece_returned_at_once", PIECE_RETURNED_AT_ONCE, "an event is missing"},
+    {"pieces_not_waited_for", PIECES_NOT_WAITED_FOR, "the host has not waited for it"},
 };
 
 static void find(const struct expectation *expected, bool shows)
 {
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         int status;
-        const char *text = outcome(expected->mistake, seed, &status);
+        bool on_host = expected->mistake >= PIECE_BROUGHT_AT_ONCE;
+        const char *text = outcome(expected->mistake, on_host, seed, &status);
         bool found = WIFSIGNALED(status) && strstr(text, expected->says);
         if (shows || !found)
             fprintf(stderr, "%s, seed %d: status %x: %s\n", expected->name, (int)seed,
@@ -228,9 +280,9 @@ int main(int argc, char **argv)
 {
     int n = (int)(sizeof(expectations) / sizeof(*expectations));
     folder = tmpdir_make();
-    for (uint64_t seed = 0; seed < SEEDS && argc < 2; seed++) {
+    for (uint64_t seed = 0; seed < 2L * SEEDS && argc < 2; seed++) {
         int status;
-        const char *text = outcome(NONE, seed, &status);
+        const char *text = outcome(NONE, seed % 2, seed / 2, &status);
         if (status)
             fprintf(stderr, "no mistake, seed %d: status %x: %s\n", (int)seed, (unsigned)status,
                     text);

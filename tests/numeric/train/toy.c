@@ -262,7 +262,8 @@ static void take_weights(struct toy *toy, struct objects *o)
     wk_gather_parameters(o->model);
     for (int i = 0; at && i < o->model->n_params; i++) {
         const struct param *param = &o->model->params[i];
-        CHECK(reach_read(o->model->queue, at, param->data, param->count * sizeof(*at), NULL) == 0);
+        CHECK(reach_read(param->host ? NULL : o->model->queue, at, param_master(param),
+                         param->count * sizeof(*at), NULL) == 0);
         at += param->count;
     }
 }
