@@ -135,6 +135,11 @@ int needs_new(const struct args *args, struct wk_model *model, const struct devi
     struct needs_pass pass;
     if (needs_pass(args, &pass, err))
         return err->code;
+    bool offloads = args_flag(args, "offload-state") || args_flag(args, "offload-masters");
+    if (offloads && !device)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "--offload-state and --offload-masters are about the memory of a GPU: add "
+                         "--device cuda");
     struct needs *n = calloc(1, sizeof(*n));
     if (!n)
         return error_set(err, E_RESOURCE_EXHAUSTED, "no memory for an estimate");
@@ -152,6 +157,8 @@ int needs_new(const struct args *args, struct wk_model *model, const struct devi
             .length = args_given(args, "length") ? args_integer(args, "length") : model->context,
             .compute = pass.compute,
             .low_gradients = args_flag(args, "low-gradients"),
+            .state_on_host = args_flag(args, "offload-state"),
+            .masters_on_host = args_flag(args, "offload-masters"),
             .recompute = pass.recompute,
             .within = pass.within,
             .prefetch = (int)default_of(SETTING_PREFETCH),
@@ -182,11 +189,24 @@ static void cell_bytes(struct table *table, int64_t bytes)
     table_cell(table, "%s", bytes ? format_bytes((uint64_t)bytes, text) : "");
 }
 
+/* Half of the bytes go each way, at once. */
+static void show_bus(const struct needs *needs)
+{
+    const double each_way = 63e9; /* bytes a second of PCIe 5.0 x16, less its framing */
+    for (int i = 0; i < needs->count; i++) {
+        double bytes = (double)needs->rows[i].over_bus;
+        if (bytes > 0)
+            printf("%s: an update waits at least %.1f ms for the bus, PCIe 5.0 x16\n",
+                   needs_strategies[needs->strategies[i]], bytes / 2 / each_way * 1e3);
+    }
+}
+
 void needs_table(const struct needs *needs)
 {
-    static const char *const titles[] = {"STRATEGY",   ">PARAMETERS",  ">NARROW", ">GRADIENTS",
-                                         ">OPTIMIZER", ">ACTIVATIONS", ">BATCH",  ">LINKS",
-                                         ">TOTAL",     ">SENT A STEP", NULL};
+    static const char *const titles[] = {"STRATEGY",   ">PARAMETERS",  ">NARROW",   ">GRADIENTS",
+                                         ">OPTIMIZER", ">ACTIVATIONS", ">BATCH",    ">LINKS",
+                                         ">TOTAL",     ">ON HOST",     ">OVER BUS", ">SENT A STEP",
+                                         NULL};
     const struct estimate_options *o = &needs->options;
     char count[FORMAT_MAX], forward[FORMAT_MAX], backward[FORMAT_MAX], again[FORMAT_MAX];
     struct table table;
@@ -202,6 +222,8 @@ void needs_table(const struct needs *needs)
         cell_bytes(&table, e->batch);
         cell_bytes(&table, e->communication);
         cell_bytes(&table, e->total);
+        cell_bytes(&table, e->on_host);
+        cell_bytes(&table, e->over_bus);
         cell_bytes(&table, (int64_t)e->sent);
     }
     printf("%s parameters, %d ranks, each %" PRId64 " x %" PRId64
@@ -214,6 +236,7 @@ void needs_table(const struct needs *needs)
            count_text(needs->rows[0].again_flop, again));
     table_print(&table, stdout, "no strategy");
     table_fini(&table);
+    show_bus(needs);
 }
 
 struct figure {
@@ -234,11 +257,18 @@ static int add_row(const struct needs *needs, int i, struct arena *arena, struct
     const struct estimate *e = &needs->rows[i];
     const char *strategy = needs_strategies[needs->strategies[i]];
     const struct figure figures[] = {
-        {"parameters_bytes", e->parameters},   {"narrow_bytes", e->low},
-        {"gradients_bytes", e->gradients},     {"optimizer_bytes", e->optimizer},
-        {"activations_bytes", e->activations}, {"batch_bytes", e->batch},
-        {"links_bytes", e->communication},     {"total_bytes", e->total},
-        {"sent_bytes", (int64_t)e->sent},      {0},
+        {"parameters_bytes", e->parameters},
+        {"narrow_bytes", e->low},
+        {"gradients_bytes", e->gradients},
+        {"optimizer_bytes", e->optimizer},
+        {"activations_bytes", e->activations},
+        {"batch_bytes", e->batch},
+        {"links_bytes", e->communication},
+        {"total_bytes", e->total},
+        {"host_bytes", e->on_host},
+        {"bus_bytes", e->over_bus},
+        {"sent_bytes", (int64_t)e->sent},
+        {0},
     };
     struct tree *map = tree_map(arena);
     int rc = tree_list_add(list, map);
@@ -268,6 +298,10 @@ static int set_question(const struct needs *needs, struct arena *arena, struct t
         rc = tree_map_set(arena, root, "device", tree_string(arena, needs->device));
     if (!rc)
         rc = tree_map_set(arena, root, "low_gradients", tree_bool(arena, o->low_gradients));
+    if (!rc)
+        rc = tree_map_set(arena, root, "offload_state", tree_bool(arena, o->state_on_host));
+    if (!rc)
+        rc = tree_map_set(arena, root, "offload_masters", tree_bool(arena, o->masters_on_host));
     return rc;
 }
 

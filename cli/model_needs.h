@@ -54,9 +54,15 @@ struct wk_model;
          .choices = needs_attentions,                                                              \
          .fallback = "auto",                                                                       \
          .help = "cuda: which attention it computes, as the setting"},                             \
+        {.name = "low-gradients",                                                                  \
+         .kind = ARGS_FLAG,                                                                        \
+         .help = "estimate: gradients are kept in the narrow type"},                               \
+        {.name = "offload-state",                                                                  \
+         .kind = ARGS_FLAG,                                                                        \
+         .help = "estimate, cuda: the optimizer's state is in the host's memory"},                 \
     {                                                                                              \
-        .name = "low-gradients", .kind = ARGS_FLAG,                                                \
-        .help = "estimate: gradients are kept in the narrow type"                                  \
+        .name = "offload-masters", .kind = ARGS_FLAG,                                              \
+        .help = "estimate, cuda, bf16 and fp16: parameters in float are in the host's memory"      \
     }
 extern const char *const needs_strategies[],
     *const needs_precisions[], *const needs_optimizers[], *const needs_policies[],

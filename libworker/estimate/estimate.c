@@ -78,6 +78,10 @@ static int check_options(const struct wk_model *model, const struct estimate_opt
     if (o->low_gradients && (o->compute == WK_F32 || o->strategy == STRATEGY_DDP))
         return error_set(err, WK_EINVAL,
                          "low_gradients has no effect under ddp, nor in float: leave it out");
+    if (o->masters_on_host && o->compute == WK_F32)
+        return error_set(err, WK_EINVAL,
+                         "offload.masters has no effect in float: leave it out, or choose a "
+                         "mixed_precision");
     if (o->optimizer->ops->whole_tensors && o->strategy != STRATEGY_DDP)
         return error_set(err, WK_EUNSUPPORTED,
                          "%s needs whole tensors, which this strategy cuts: use ddp",

@@ -30,15 +30,17 @@ enum {
 
 struct estimate_options {
     enum strategy_kind strategy;
-    int world;                            /* 1 … ESTIMATE_WORLD_MAX */
-    int64_t samples;                      /* of each rank's pass, 1 … ESTIMATE_SAMPLES_MAX */
-    int64_t length;                       /* of each sample; 0: the model's context */
-    enum wk_dtype compute;                /* WK_F32, WK_BF16 or WK_F16 */
-    bool low_gradients;                   /* as the setting; strategies that cut, not in WK_F32 */
-    enum wk_recompute recompute;          /* what the backward pass computes again */
-    int64_t within;                       /* bytes of activations, of WK_RECOMPUTE_WITHIN */
-    int prefetch;                         /* of fsdp: blocks gathered ahead */
-    size_t bucket_bytes;                  /* of zero2: gradients that are summed together */
+    int world;                   /* 1 … ESTIMATE_WORLD_MAX */
+    int64_t samples;             /* of each rank's pass, 1 … ESTIMATE_SAMPLES_MAX */
+    int64_t length;              /* of each sample; 0: the model's context */
+    enum wk_dtype compute;       /* WK_F32, WK_BF16 or WK_F16 */
+    bool low_gradients;          /* as the setting; strategies that cut, not in WK_F32 */
+    enum wk_recompute recompute; /* what the backward pass computes again */
+    int64_t within;              /* bytes of activations, of WK_RECOMPUTE_WITHIN */
+    int prefetch;                /* of fsdp: blocks gathered ahead */
+    size_t bucket_bytes;         /* of zero2: gradients that are summed together */
+    bool state_on_host;   /* as offload.state host, and offload.masters host (not in WK_F32): of */
+    bool masters_on_host; /* optimizers on whole tensors all stays on the device */
     const struct wk_optimizer *optimizer; /* borrowed */
     const struct device *device;          /* whose kernels run; NULL: the host's. Borrowed */
 };
@@ -53,6 +55,8 @@ struct estimate {
     int64_t batch;       /* the graph's inputs */
     int64_t communication; /* rings, posts and buffers to the other ranks */
     int64_t total;
+    int64_t on_host;  /* pinned memory of the host, not in the total: what is offloaded */
+    int64_t over_bus; /* bytes that an update moves between it and the device */
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
     double again_flop;                  /* of what it repeats */
     double sent;                        /* bytes that the rank sends in a step of one pass */

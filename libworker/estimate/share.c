@@ -1,6 +1,8 @@
 #include "libworker/estimate/share.h"
 
 #include "libworker/nn/model.h"
+#include "libworker/optim/host_state.h"
+#include "libworker/parallel/masters.h"
 #include "libworker/parallel/sharded.h"
 
 enum {
@@ -126,6 +128,44 @@ static double sent_in_step(const struct wk_model *model, const struct estimate_o
     return 0;
 }
 
+/* What offloading leaves on the device instead of the masters: vectors, under a strategy that cuts
+ * also this rank's of them and a unit in float, and what renewing needs. */
+static int64_t without_masters(const struct wk_model *model, const struct estimate_options *o,
+                               int64_t own)
+{
+    int64_t vectors = 0, unit = 0;
+    for (int i = 0; i < model->n_params; i++)
+        vectors += model_reads_low(&model->params[i]) ? 0 : (int64_t)model->params[i].count;
+    if (o->strategy == STRATEGY_FSDP)
+        for (int i = 0; i < model->n_blocks; i++)
+            unit = larger(unit, (int64_t)model_block(model, i).count);
+    else if (o->strategy != STRATEGY_DDP)
+        unit = smaller(buckets_in_use(model, o->bucket_bytes).unit, (int64_t)model->count);
+    int64_t copies = o->strategy == STRATEGY_DDP ? 1 : 2;
+    return (copies * vectors + unit + (int64_t)masters_piece((size_t)own)) * FLOAT_BYTES;
+}
+
+/* `held`, `own`: parameters of this rank, and those that its optimizer updates. */
+static void move_to_host(const struct wk_model *model, const struct estimate_options *o,
+                         int64_t held, int64_t own, struct estimate *e)
+{
+    const struct optimizer_ops *ops = o->optimizer->ops;
+    const struct host_state_parts parts = {o->masters_on_host,
+                                           o->state_on_host ? ops->n_states : 0};
+    if (ops->whole_tensors || (!parts.master && !parts.n_states))
+        return;
+    if (parts.master) {
+        e->parameters = without_masters(model, o, held);
+        e->on_host = held * FLOAT_BYTES;
+    }
+    if (parts.n_states) {
+        e->on_host += e->optimizer;
+        e->optimizer = 0;
+    }
+    e->optimizer += (int64_t)host_state_slots((size_t)own, parts);
+    e->over_bus = 2 * (parts.master + parts.n_states) * own * FLOAT_BYTES;
+}
+
 void share_of_state(const struct wk_model *model, const struct estimate_options *o,
                     struct estimate *e)
 {
@@ -140,7 +180,8 @@ void share_of_state(const struct wk_model *model, const struct estimate_options 
         e->gradients = trained * FLOAT_BYTES;
         e->low = o->compute == WK_F32 ? 0 : all * LOW_BYTES;
     }
-    e->parameters += (int64_t)model->buffers.count * BUFFER_BYTES;
     e->optimizer = ops->whole_tensors ? whole_state(model, ops) : ops->n_states * own * FLOAT_BYTES;
+    move_to_host(model, o, cuts ? part_of(all, o->world) : all, own, e);
+    e->parameters += (int64_t)model->buffers.count * BUFFER_BYTES;
     e->sent = sent_in_step(model, o);
 }

@@ -5,15 +5,25 @@
 #include <worker/error.h>
 
 /* An eighth of the range, so that there is something to overlap. */
-static size_t piece_for(size_t count)
+size_t host_state_piece(size_t count)
 {
     size_t eighth = (count / 8 / HOST_STATE_PIECE_MIN + 1) * HOST_STATE_PIECE_MIN;
     return eighth < HOST_STATE_PIECE_MAX ? eighth : HOST_STATE_PIECE_MAX;
 }
 
+static size_t bytes_of(size_t piece, struct host_state_parts parts)
+{
+    return HOST_STATE_SLOTS * (size_t)(parts.n_states + parts.master) * piece * sizeof(float);
+}
+
+size_t host_state_slots(size_t count, struct host_state_parts parts)
+{
+    return bytes_of(host_state_piece(count), parts);
+}
+
 static size_t slots_bytes(const struct host_state *host)
 {
-    return HOST_STATE_SLOTS * (size_t)host_state_arrays(host) * host->piece * sizeof(float);
+    return bytes_of(host->piece, host->parts);
 }
 
 int host_state_init(struct host_state *host, struct queue *queue, size_t count,
@@ -21,7 +31,7 @@ int host_state_init(struct host_state *host, struct queue *queue, size_t count,
 {
     struct device *device = queue_device(queue);
     void *slots = NULL;
-    *host = (struct host_state){.piece = piece_for(count), .parts = parts};
+    *host = (struct host_state){.piece = host_state_piece(count), .parts = parts};
     int rc = queue_new(device, &host->in, err);
     if (!rc)
         rc = queue_new(device, &host->out, err);

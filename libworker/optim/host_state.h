@@ -45,6 +45,10 @@ static inline int host_state_arrays(const struct host_state *host)
     return host->parts.n_states + host->parts.master;
 }
 
+/* Elements of a piece of a range. Memory of the slots on the device. */
+size_t host_state_piece(size_t count);
+size_t host_state_slots(size_t count, struct host_state_parts parts);
+
 /* For a range of `count` elements that is updated on `queue`. WK_ENOMEM. */
 int host_state_init(struct host_state *host, struct queue *queue, size_t count,
                     struct host_state_parts parts, struct error *err);

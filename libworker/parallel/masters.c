@@ -6,7 +6,7 @@
 
 #include "libworker/device/device.h"
 
-static size_t piece_for(size_t count)
+size_t masters_piece(size_t count)
 {
     return count < MASTERS_PIECE ? count : MASTERS_PIECE;
 }
@@ -23,7 +23,7 @@ int masters_init(struct masters *masters, struct queue *queue, size_t count, str
                          bytes >> 20, count);
     memset(data, 0, bytes);
     *masters = (struct masters){.queue = queue, .data = data, .count = count};
-    if (device_memory_new(device, piece_for(count) * sizeof(float), &piece, NULL))
+    if (device_memory_new(device, masters_piece(count) * sizeof(float), &piece, NULL))
         return error_set(err, WK_ENOMEM, "no device memory for a piece of the masters");
     masters->piece = piece;
     return 0;
@@ -34,7 +34,7 @@ void masters_fini(struct masters *masters)
     if (!masters->queue)
         return;
     struct device *device = queue_device(masters->queue);
-    device_memory_free(device, masters->piece, piece_for(masters->count) * sizeof(float));
+    device_memory_free(device, masters->piece, masters_piece(masters->count) * sizeof(float));
     device_pinned_free(device, masters->data, masters->count * sizeof(float));
     *masters = (struct masters){0};
 }
@@ -43,7 +43,7 @@ int masters_renew(const struct masters *masters,
                   void (*passed)(void *arg, const float *there, size_t first, size_t count),
                   void *arg)
 {
-    size_t most = piece_for(masters->count);
+    size_t most = masters_piece(masters->count);
     for (size_t at = 0, n; at < masters->count; at += n) {
         n = masters->count - at < most ? masters->count - at : most;
         queue_send(masters->queue, masters->piece, masters->data + at, n * sizeof(float));

@@ -25,6 +25,9 @@ struct masters {
     float *piece; /* [MASTERS_PIECE] of the device, or less */
 };
 
+/* Elements of `piece`. */
+size_t masters_piece(size_t count);
+
 /* Zeros. WK_ENOMEM; the sentence names the memory. */
 int masters_init(struct masters *masters, struct queue *queue, size_t count, struct error *err);
 void masters_fini(struct masters *masters); /* zeroed memory is allowed; work is waited for */

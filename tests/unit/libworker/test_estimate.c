@@ -189,3 +189,35 @@ Test(estimate, numbers_outside_limits_are_refused_by_name)
     wk_optimizer_free(optimizer);
     wk_model_free(model);
 }
+
+Test(estimate, what_is_offloaded_is_on_the_host)
+{
+    struct wk_model *model = make_gpt();
+    struct wk_optimizer *optimizer = make_adam();
+    struct estimate_options options = options_of(optimizer);
+    int64_t count = (int64_t)wk_model_count(model), vectors = 0;
+    for (int i = 0; i < model->n_params; i++)
+        vectors += model->params[i].dims > 1 ? 0 : (int64_t)model->params[i].count;
+    options.compute = WK_BF16;
+    struct estimate without = estimate(model, &options);
+    cr_expect_eq(without.on_host + without.over_bus, 0);
+    options.masters_on_host = true;
+    struct estimate masters = estimate(model, &options);
+    int64_t piece = 4 * (int64_t)host_state_piece((size_t)count); /* three slots of it */
+    cr_expect_eq(masters.parameters, 4 * (vectors + count));      /* all are renewed in one piece */
+    cr_expect_eq(masters.on_host, 4 * count);
+    cr_expect_eq(masters.over_bus, 8 * count);
+    cr_expect_eq(masters.optimizer, 8 * count + 3 * piece);
+    options.state_on_host = true;
+    struct estimate both = estimate(model, &options);
+    cr_expect_eq(both.on_host, 12 * count);
+    cr_expect_eq(both.over_bus, 24 * count);
+    cr_expect_eq(both.total, without.total - 12 * count + 4 * (vectors + count) + 9 * piece);
+    options.world = 4;
+    options.strategy = STRATEGY_FSDP;
+    cr_expect_eq(estimate(model, &options).on_host, 12 * ((count + 3) / 4));
+    options.compute = WK_F32;
+    expect_refusal(model, &options, "offload.masters");
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+}
