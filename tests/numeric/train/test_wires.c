@@ -31,6 +31,8 @@ static void so_it_has_in_narrow_types(void)
         same_bits(&run);
         run.precision = "fp16";
         same_bits(&run);
+        run.masters = "host";
+        same_bits(&run);
         run.precision = "bf16";
         run.accumulation = "2";
         run.low_gradients = "true";

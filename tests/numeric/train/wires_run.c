@@ -172,6 +172,7 @@ static void configure(struct toy *toy, const struct run *run)
     set_if(toy, "mixed_precision", run->precision);
     set_if(toy, "low_gradients", run->low_gradients);
     set_if(toy, "gradient_accumulation_steps", run->accumulation);
+    set_if(toy, "offload.masters", run->masters);
     set_if(toy, "ddp.hook", run->hook);
     set_if(toy, "mesh.dp_replicate", run->replicas);
     set_if(toy, "collectives.sums", run->sums);

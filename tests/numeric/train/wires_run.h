@@ -20,7 +20,8 @@ enum trains { ON_CPU, STAGED, OWN };
 enum mistake { NONE, PASSES_DO_NOT_WAIT, COLLECTIVES_DO_NOT_WAIT, MISTAKES };
 
 struct run {
-    const char *strategy, *precision, *low_gradients, *accumulation, *hook, *replicas, *sums;
+    const char *strategy, *precision, *low_gradients, *accumulation, *masters, *hook, *replicas,
+        *sums;
     const char *steps, *dir, *timeout, *collectives;
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
