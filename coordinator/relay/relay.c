@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/map.h"
+#include "common/base/parse.h"
 
 enum { EMPTY_VERSION = 1, FNV_PRIME = 0x1b3 };
 
@@ -138,6 +139,7 @@ struct channel *relay_of_node(const struct relay *relay, const char *id, const c
 /* The sentence is for the person at the terminal. */
 static void end_if_due(const struct relay *relay, struct channel *channel, int64_t now_ms)
 {
+    char idle[FORMAT_MAX];
     if (now_ms - channel->client_ms >= RELAY_LOST_MS)
         (void)channel_stop(channel, now_ms, "its client is gone");
     else if (!channel->taken && now_ms - channel->opened_ms >= RELAY_UNTAKEN_MS)
@@ -146,8 +148,8 @@ static void end_if_due(const struct relay *relay, struct channel *channel, int64
                            "does not answer",
                            channel->node);
     else if (now_ms - channel->used_ms >= relay->idle_ms)
-        (void)channel_stop(channel, now_ms, "nothing was typed or printed for %lld minutes",
-                           (long long)(relay->idle_ms / RELAY_MINUTE_MS));
+        (void)channel_stop(channel, now_ms, "nothing was typed or printed for %s",
+                           format_duration_exact(relay->idle_ms, idle));
     else if (now_ms - channel->opened_ms >= RELAY_LIFE_MS)
         (void)channel_stop(channel, now_ms, "it was open for %d hours, the longest time",
                            RELAY_LIFE_MS / (60 * RELAY_MINUTE_MS));

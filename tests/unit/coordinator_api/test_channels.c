@@ -483,7 +483,7 @@ Test(channels, end_when_idle)
     uint64_t version = 1;
     cr_assert_eq(terminals_of_n1(&version), 1, "a byte counts, an empty call does not");
     live(8000, id, 1);
-    expect_end(id, "nothing was typed or printed for 2 minutes");
+    expect_end(id, "nothing was typed or printed for 2m");
     cr_assert_eq(terminals_of_n1(&version), 0);
 }
 
