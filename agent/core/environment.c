@@ -125,7 +125,7 @@ static void set_devices(struct environment *env, const struct assignment *a,
     }
     /* Indices differ from program to program and change when a GPU falls off the bus; UUIDs name
      * the device (CUDA C Programming Guide, "CUDA Environment Variables"). */
-    const char *list = "", *interface = facts->interface;
+    const char *list = "";
     for (uint32_t i = a->slot; i < a->slot + a->slots && i < facts->gpus_count && list; i++)
         list = arena_printf(env->arena, "%s%s%s", list, list[0] ? "," : "", facts->gpus[i]);
     if (list)
@@ -133,9 +133,6 @@ static void set_devices(struct environment *env, const struct assignment *a,
     else
         env->failed = true;
     set_variable(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID"); /* nvidia-smi's, where models differ */
-    if (interface && *interface && !(interface = arena_printf(env->arena, "=%s", interface)))
-        env->failed = true;
-    set_if(env, "NCCL_SOCKET_IFNAME", interface); /* "=": not what begins so, too */
 }
 
 static void set_muster(struct environment *env, const struct assignment *a,
@@ -159,6 +156,24 @@ static void set_muster(struct environment *env, const struct assignment *a,
         if (strcmp(a->training[i].name, "resume_from") != 0 || !a->resume_from[0])
             set_variable(env, setting_variable(a->training[i].name, name), a->training[i].value);
     }
+}
+
+/* What libraries meet the other ranks by. Gloo would take the address of the host's name, which on
+ * Debian is 127.0.1.1, and ranks of several nodes would never meet (PyTorch's documentation of
+ * torch.distributed, "Choosing the network interface"). */
+static void set_interfaces(struct environment *env, const struct environment_facts *facts)
+{
+    if (!facts->interface || !*facts->interface)
+        return;
+    set_variable(env, "GLOO_SOCKET_IFNAME", facts->interface);
+    if (!facts->gpus)
+        return;
+    /* With "=" no interface whose name only begins so is taken. */
+    const char *exactly = arena_printf(env->arena, "=%s", facts->interface);
+    if (exactly)
+        set_variable(env, "NCCL_SOCKET_IFNAME", exactly);
+    else
+        env->failed = true;
 }
 
 /* Once, however often the job sets it. */
@@ -267,6 +282,7 @@ int environment_build(const struct assignment *assignment, const struct environm
     set_user(&env, facts->user);
     set_place(&env, assignment);
     set_devices(&env, assignment, facts);
+    set_interfaces(&env, facts);
     set_muster(&env, assignment, facts);
     set_origin(&env, assignment);
     set_accelerate(&env, assignment, facts->gpus);

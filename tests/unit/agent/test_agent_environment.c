@@ -74,7 +74,8 @@ Test(environment, place_in_the_world_as_torchrun_gives_it)
            {"TORCHELASTIC_RESTART_COUNT", "2"}, {"TORCHELASTIC_MAX_RESTARTS", "5"},
            {"TORCHELASTIC_RUN_ID", "gpt-1"}, {"OMP_NUM_THREADS", "3"}, {"PATH", "/bin"},
            {"HOME", "/root"}, {"CUDA_VISIBLE_DEVICES", NULL}, {"NCCL_SOCKET_IFNAME", NULL},
-           {"bad name", NULL}, {"RANKING", "1"}, {"RANKIN", NULL}, {"ODD", NULL});
+           {"GLOO_SOCKET_IFNAME", "ens5"}, {"bad name", NULL}, {"RANKING", "1"}, {"RANKIN", NULL},
+           {"ODD", NULL});
     arena_fini(&b.arena);
     a->cpus = 0.5;
     b = build(a, false);
@@ -115,7 +116,8 @@ Test(environment, slots_are_gpus_where_there_are_some)
     struct assignment *a = two_nodes();
     struct built b = build(a, true);
     EXPECT(b, {"CUDA_VISIBLE_DEVICES", "GPU-3d,GPU-4e"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
-           {"NCCL_SOCKET_IFNAME", "=ens5"}, {"ACCELERATE_USE_CPU", NULL});
+           {"NCCL_SOCKET_IFNAME", "=ens5"}, {"GLOO_SOCKET_IFNAME", "ens5"},
+           {"ACCELERATE_USE_CPU", NULL});
     assignment_release(a);
     arena_fini(&b.arena);
 }
