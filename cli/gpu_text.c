@@ -101,7 +101,7 @@ void gpu_tell_faults(const Muster__Node *node, FILE *out)
         const Muster__GpuReading *now = gpu->now;
         struct buf text = {0};
         if (now && now->lost)
-            add(&text, "cannot be read any more: it fell off the bus, or hangs");
+            add(&text, "cannot be read any more, and gets no job: it fell off the bus, or hangs");
         if (now && now->xid)
             (void)buf_printf(&text, "%sthe driver reported Xid %u", text.size ? ", " : "",
                              now->xid);

@@ -43,7 +43,7 @@ function devices(node) {
 function faults({ now = {}, held, held_bytes }) {
   return [
     held && (Number(held_bytes) ? `gets no job: its last worker has ended and ${bytes(held_bytes)} of its memory are still in use` : "gets no job: its last worker has ended and its memory cannot be read"),
-    now.lost && "cannot be read any more",
+    now.lost && "cannot be read any more, and gets no job",
     now.xid && `Xid ${now.xid}`,
     Number(now.ecc_errors) > 0 && plural(Number(now.ecc_errors), "uncorrected memory error"),
     now.slowed_by_heat && "slowed down by heat",

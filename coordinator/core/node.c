@@ -210,11 +210,14 @@ void node_register(struct step *step)
     step_answer_node(step, node->name);
 }
 
-static void set_gpus(const struct event *event, struct node *node)
+/* A GPU that can be read again may let a waiting job start. */
+static void set_gpus(struct step *step, struct node *node)
 {
-    const struct gpu_news *news = &event->node_report.gpus;
-    for (int i = 0; i < news->now_count && i < node->gpus_count; i++)
+    const struct gpu_news *news = &step->event->node_report.gpus;
+    for (int i = 0; i < news->now_count && i < node->gpus_count; i++) {
+        step->wants_pass = step->wants_pass || node->gpus[i].now.lost != news->now[i].lost;
         node->gpus[i].now = news->now[i];
+    }
 }
 
 /* Slots that are held no longer may let a waiting job start. */
@@ -256,7 +259,7 @@ void node_report(struct step *step)
     if (sequence > node->last_report) {
         node->last_report = sequence;
         note_contact(step, node);
-        set_gpus(step->event, node);
+        set_gpus(step, node);
         set_held(step, node);
         size_t changed = step->to_store.count;
         reports_apply(step, node, step->event->node_report.workers,

@@ -27,7 +27,7 @@ void node_set_gpus(struct node *node, const struct gpu *gpus, int count)
 
 bool node_holds(const struct node *node, int slot)
 {
-    return slot < node->gpus_count && node->gpus[slot].held;
+    return slot < node->gpus_count && (node->gpus[slot].held || node->gpus[slot].now.lost);
 }
 
 int node_slots_held(const struct node *node)
@@ -45,6 +45,15 @@ bool node_refuses_key(const struct node *node, const char *key)
         if (key[0] && strcmp(node->refused_keys[i], key) == 0)
             return true;
     return false;
+}
+
+int node_gpus_lost(const struct node *node)
+{
+    int lost = 0;
+    for (int slot = 0; slot < node->gpus_count; slot++)
+        if (node->gpus[slot].now.lost)
+            lost++;
+    return lost;
 }
 
 bool node_has_fenced(const struct node *node, uint64_t incarnation)

@@ -84,9 +84,11 @@ void node_free(struct node *node); /* NULL is allowed */
 
 /* Have copies of these instead. */
 void node_set_gpus(struct node *node, const struct gpu *gpus, int count);
-/* True if the slot is held (agent/core/slot.h): its GPU has memory in use and no worker. */
+/* True if no job gets the slot now: its GPU cannot be read any more, or has memory in use and no
+ * worker (agent/core/slot.h). */
 bool node_holds(const struct node *node, int slot);
-int node_slots_held(const struct node *node);
+int node_slots_held(const struct node *node); /* lost ones included */
+int node_gpus_lost(const struct node *node);  /* that cannot be read any more */
 
 /* True if `incarnation` is an earlier agent of the node, which is fenced. */
 bool node_has_fenced(const struct node *node, uint64_t incarnation);

@@ -1,5 +1,6 @@
 #include "coordinator/scheduler/explain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "coordinator/scheduler/filter.h"
 #include "coordinator/scheduler/gang.h"
 
-enum { NAMED_MAX = 3, HELD_TEXT_BYTES = 96 };
+enum { NAMED_MAX = 3, HELD_TEXT_BYTES = 160 };
 
 struct census { /* number of nodes that pass each filter, after all earlier filters */
     int registered, matching, large, together, there, open, fitting, free;
@@ -20,7 +21,7 @@ struct census { /* number of nodes that pass each filter, after all earlier filt
     double closest_share;
     const struct node *absent[NAMED_MAX]; /* the first large ones that are unavailable */
     int short_cpus, short_memory;         /* of the open ones: those with too little free */
-    int slots_held;                       /* of the open ones, by their agents (node_holds) */
+    int slots_held, gpus_lost;            /* of the open ones (node_holds) */
     uint64_t held_for;                    /* the job that such a node is reserved for */
 };
 
@@ -84,6 +85,7 @@ static void count_node(const struct view_node *at, const struct request *request
         return;
     census->open++;
     census->slots_held += node_slots_held(node);
+    census->gpus_lost += node_gpus_lost(node);
     if (at->cpus_milli_free < cpus_milli_of(request->spec))
         census->short_cpus++;
     if (at->memory_bytes_free < memory_bytes_of(request->spec))
@@ -156,18 +158,39 @@ static void put_needs(const struct spec *spec, const struct census *census, stru
                          format_bytes((uint64_t)memory_bytes_of(spec), memory));
 }
 
+/* GPUs that have no worker, and that no job gets. */
+static void name_held(const struct census *census, char ret[HELD_TEXT_BYTES])
+{
+    int lost = census->gpus_lost, used = census->slots_held - lost, length = 0;
+    ret[0] = '\0';
+    if (lost)
+        length = snprintf(ret, HELD_TEXT_BYTES, "; %d GPU%s cannot be read any more", lost,
+                          str_plural(lost));
+    if (used > 0)
+        (void)snprintf(ret + length, (size_t)(HELD_TEXT_BYTES - length),
+                       "; %d GPU%s %s not free, as memory of ended workers is still in use", used,
+                       str_plural(used), used == 1 ? "is" : "are");
+}
+
+static const char *wait_hint(const struct census *census)
+{
+    if (census->gpus_lost)
+        return "`muster nodes` names the GPUs; one that is lost comes back when its machine is set "
+               "right or started again";
+    return census->slots_held ? "`muster nodes` names the GPUs; what holds their memory is seen "
+                                "there by `nvidia-smi`"
+                              : "it starts when enough of these end; a higher priority would put "
+                                "it first";
+}
+
 static void explain_wait(const struct view *view, const struct request *request,
                          const struct census *census, struct reason *ret)
 {
     struct buf holders, needs;
     buf_init(&holders, sizeof(ret->text));
     buf_init(&needs, sizeof(ret->text));
-    char held[HELD_TEXT_BYTES] = "";
-    if (census->slots_held)
-        (void)str_printf(held, sizeof(held),
-                         "; %d GPU%s %s not free, as memory of ended workers is still in use",
-                         census->slots_held, str_plural(census->slots_held),
-                         census->slots_held == 1 ? "is" : "are");
+    char held[HELD_TEXT_BYTES];
+    name_held(census, held);
     name_holders(view, request, &holders);
     put_needs(request->spec, census, &needs);
     reason_set(ret, REASON_WAITING_FOR_SLOTS,
@@ -176,10 +199,7 @@ static void explain_wait(const struct view *view, const struct request *request,
                request->nodes_min == 1 ? "" : " each", census->fitting, census->open,
                str_plural(census->open), census->fitting == 1 || census->open == 1 ? "has" : "have",
                holders.size ? "; in use by " : "", buf_cstr(&holders), held);
-    reason_hint(ret, census->slots_held ? "`muster nodes` names the GPUs; what holds their memory "
-                                          "is seen there by `nvidia-smi`"
-                                        : "it starts when enough of these end; a higher priority "
-                                          "would put it first");
+    reason_hint(ret, "%s", wait_hint(census));
     buf_fini(&holders);
     buf_fini(&needs);
 }

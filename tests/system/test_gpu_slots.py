@@ -59,15 +59,21 @@ def test_what_gpus_do_and_what_ails_them_is_seen(eight_gpus_of_which_one_is_lost
     readings.write_text("0 used 90\n0 xid 79\n3 lost 1\n4 ecc 2\n5 slow 32\n")
     wait_for("a report of the loss", HANG_SECONDS, lambda: gpus()["GPU-3"]["now"]["lost"])
     said = cluster.muster("nodes", check=True).stdout
-    for line in ("node1: GPU 0 (GPU-0) the driver reported Xid 79", "node1: GPU 3 (GPU-3) cannot be read any more",
+    for line in ("node1: GPU 0 (GPU-0) the driver reported Xid 79", "node1: GPU 3 (GPU-3) cannot be read any more, and gets no job",
                  "node1: GPU 4 (GPU-4) 2 uncorrected memory errors", "node1: GPU 5 (GPU-5) slowed down by heat"):
         assert line in said, said
     metrics = cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1]
     for line in ("muster_gpus 7", "muster_gpus_lost 1", "muster_gpus_faulty 2", "muster_gpus_slowed 1"):
         assert line in metrics, metrics
     script = 'echo "rank $RANK has $CUDA_VISIBLE_DEVICES"'
-    done = cluster.muster("run", "-w", "8", "--", "sh", "-c", script, check=True)
-    assert sorted(line.split(" has ")[1] for line in done.stdout.splitlines() if " has " in line) == sorted(found), done.stdout
+    waits = cluster.submit("-w", "8", "--", "sh", "-c", script)
+    why = cluster.muster("why", waits, check=True).stdout
+    assert "1 GPU cannot be read any more" in why and "comes back" in why, why
+    done = cluster.muster("run", "-w", "7", "--", "sh", "-c", script, check=True)
+    assert sorted(line.split(" has ")[1] for line in done.stdout.splitlines() if " has " in line) == sorted(set(found) - {"GPU-3"}), done.stdout
+    readings.write_text("0 used 90\n")
+    cluster.wait_state(waits, "succeeded", HANG_SECONDS)
+    assert sorted(line.split(" has ")[1] for line in cluster.output(waits).splitlines() if " has " in line) == sorted(found)
     done = cluster.muster("run", "-w", "3", "--", "sh", "-c", script, check=True)
     assert "MIG" not in done.stdout and done.stdout.count("GPU-") == 3, done.stdout  # NVLinks are not for instances
 

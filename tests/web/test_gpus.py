@@ -39,11 +39,13 @@ def test_each_gpu_has_a_row_that_is_live(browser, cluster, monkeypatch, tmp_path
     report = f"i=0; while [ $i -lt 400 ]; do i=$((i+1)); {MUSTER} report step $i --loss 1; sleep 0.1; done"
     spec = tmp_path / "job.json"
     spec.write_text(json.dumps({"name": "user", "workers_per_node": 2, "constraints": {"gpu.model": "H200"}, "command": ["/bin/sh", "-c", report]}))
+    readings.write_text("0 used 3\n")
+    wait(browser, lambda b: "cannot be read" not in b.find_element(By.TAG_NAME, "body").text)  # else no job gets it
     job = cluster.submit(spec)
     show(browser, cluster, f"/jobs/{job}")
     wait(browser, lambda b: b.find_element(By.CSS_SELECTOR, "section[aria-label=GPUs]").is_displayed())
-    series = {one["name"] for one in cluster.rest("GET", f"/v1/jobs/{job}/metrics?series=gpu.used.node0,gpu.memory.node0")[1]["series"]}
-    assert series == {"gpu.used.node0", "gpu.memory.node0"}
+    found = f"/v1/jobs/{job}/metrics?series=gpu.used.node0,gpu.memory.node0"
+    wait(browser, lambda b: {one["name"] for one in cluster.rest("GET", found)[1]["series"]} == {"gpu.used.node0", "gpu.memory.node0"})
     shot(browser, "gpu_curves")
     readings.write_text("0 memory 3072\n")
     cluster.muster("cancel", job, check=True)

@@ -249,6 +249,11 @@ void story_report(struct story *story, const char *name)
     for (int slot = 0; slot < 32; slot++)
         if (node->held >> slot & 1)
             held[event.node_report.gpus.held_count++] = (struct slot_held){slot, INT64_C(1) << 30};
+    struct gpu_now now[32] = {0};
+    for (int slot = 0; slot < 32; slot++)
+        now[slot] = (struct gpu_now){.known = true, .lost = node->lost >> slot & 1};
+    event.node_report.gpus.now = now;
+    event.node_report.gpus.now_count = node->gpus ? 32 : 0;
     story_send(story, &event);
 }
 

@@ -42,6 +42,7 @@ struct story_node {
     int slots;
     bool gpus;     /* they are GPUs */
     uint32_t held; /* bits of those that its agent holds, with 1 GiB in use */
+    uint32_t lost; /* bits of those that cannot be read */
     struct label labels[2];
     int labels_count;
     struct story_worker workers[STORY_WORKERS_MAX];

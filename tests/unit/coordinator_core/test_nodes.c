@@ -391,6 +391,36 @@ Test(nodes, a_slot_whose_gpu_has_memory_in_use_gets_no_job_until_it_is_free)
     cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
 }
 
+static void lose(uint32_t slots)
+{
+    story_node(&s, "g")->lost = slots;
+    story_report(&s, "g");
+    story_follow(&s);
+}
+
+Test(nodes, a_gpu_that_cannot_be_read_gets_no_job_until_it_can)
+{
+    const struct story_spec both = {.name = "both", .nodes_min = 1, .nodes_max = 1, .slots = 2};
+    const struct story_spec one = {.name = "one", .nodes_min = 1, .nodes_max = 1, .slots = 1};
+    gpu_node();
+    lose(1);
+    story_submit(&s, &both);
+    const struct reason *reason = &story_job(&s, "j1")->reason;
+    const char *why = story_text(&s, reason);
+    cr_expect(strstr(why, "0 of 1 ready node has that; 1 GPU cannot be read any more"), "%s", why);
+    cr_expect(strstr(reason->hint, "comes back when its machine"), "%s", reason->hint);
+    story_submit(&s, &one);
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j2")->workers[0].slot, 1);
+    story_cancel(&s, "j2");
+    story_follow(&s);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_QUEUED);
+    lose(0);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING);
+    lose(3);
+    cr_expect_eq(story_job(&s, "j1")->state, JOB_RUNNING, "its worker may still be fine");
+}
+
 /* Else its new rank would be refused there, again and again. */
 Test(nodes, a_gang_leaves_a_node_where_its_lost_rank_would_get_a_held_slot)
 {
