@@ -152,12 +152,25 @@ static int enqueue_message(struct device_wire *wire, struct queue *queue,
     return rc;
 }
 
+/* In the order of their addresses, so that two threads that abort never wait for each other. */
+static void lock_all(struct device_wire *const *wires, int n)
+{
+    uintptr_t last = 0;
+    for (int i = 0; i < n; i++) {
+        struct device_wire *next = NULL;
+        for (int j = 0; j < n; j++)
+            if ((uintptr_t)wires[j] > last && (!next || (uintptr_t)wires[j] < (uintptr_t)next))
+                next = wires[j];
+        pthread_mutex_lock(&next->lock);
+        last = (uintptr_t)next;
+    }
+}
+
 /* As a group: one after the other the ranks would wait for each other in turns. */
 static void abort_wires(struct device_wire *const *wires, int n)
 {
     const struct nccl_api *api = &wires[0]->api;
-    for (int i = 0; i < n; i++)
-        pthread_mutex_lock(&wires[i]->lock);
+    lock_all(wires, n);
     (void)api->GroupStart();
     for (int i = 0; i < n; i++) {
         if (!wires[i]->aborted)

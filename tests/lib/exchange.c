@@ -10,9 +10,10 @@
 
 enum { CALLS_MAX = 1 << 15, DATA_BYTES = 1 << 28, LOOK_US = 200 };
 
-/* What a rank contributed to a call, and the call as it made it. */
+/* What a rank contributed to a call, the call as it made it, and whether it got the result. */
 struct part {
     _Atomic int there;
+    enum { NOT_ENDED, GOT_RESULT, WAS_STOPPED } end;
     struct exchange_call call;
     size_t at, bytes;
 };
@@ -119,7 +120,8 @@ bool exchange_there(struct exchange *ex, const struct exchange_call *call)
     return true;
 }
 
-static bool await(struct exchange *ex, const struct exchange_call *call, const _Atomic int *stopped)
+static bool await_parts(struct exchange *ex, const struct exchange_call *call,
+                        const _Atomic int *stopped)
 {
     const struct timespec pause = {.tv_nsec = LOOK_US * 1000L};
     for (int rank = 0; rank < call->world; rank++) {
@@ -132,6 +134,15 @@ static bool await(struct exchange *ex, const struct exchange_call *call, const _
         compare(call, &part->call);
     }
     return true;
+}
+
+/* Decided once: a device may run a call again to compare results, and parts may come meanwhile. */
+static bool await(struct exchange *ex, const struct exchange_call *call, const _Atomic int *stopped)
+{
+    struct part *own = &ex->ranks[call->rank].parts[call->number];
+    if (own->end == NOT_ENDED)
+        own->end = await_parts(ex, call, stopped) ? GOT_RESULT : WAS_STOPPED;
+    return own->end == GOT_RESULT;
 }
 
 static const unsigned char *data_of(struct exchange *ex, const struct exchange_call *call, int rank)

@@ -164,7 +164,8 @@ def test_an_elastic_loop_keeps_its_process_and_deals_each_sample_once(make_clust
 
     def steps_in(generation):
         """Of its main output, once there are some."""
-        return lambda: f"generation {generation} " in cluster.output(job) and cluster.output(job).rpartition(f"generation {generation} ")[2].count("step ") > 5
+        begin = f" generation {generation} pid "
+        return lambda: (lambda text: begin in text and text.rpartition(begin)[2].count("step ") > 5)(cluster.output(job))
     wait_for("both", HANG_SECONDS, steps_in(1))
     first = cluster.job(job)
     victim = next(worker["node"] for worker in first["workers"] if int(worker["rank"]) == 1)

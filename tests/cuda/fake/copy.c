@@ -88,8 +88,11 @@ static void watch(struct copy *copy)
 {
     if (fake_is_pinned(copy->to, copy->bytes)) {
         copy->watches_target = true;
-        if (!is_watched(copy->to, copy->bytes, false) && !is_watched(copy->to, copy->bytes, true))
+        if (!is_watched(copy->to, copy->bytes, false) && !is_watched(copy->to, copy->bytes, true)) {
+            fiber_hide_begin(); /* an earlier copy from there has run, though nobody may know it */
             memset(copy->to, 0xa5, copy->bytes);
+            fiber_hide_end();
+        }
         FAKE_POISON(copy->to, copy->bytes);
     }
     if (fake_is_pinned(copy->from, copy->bytes)) {

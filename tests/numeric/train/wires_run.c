@@ -296,10 +296,27 @@ void play_well(const struct run *run)
         CHECK(scene->told[i].status == 0);
 }
 
+/* A rank that was behind when its generation broke gets the weights of the others' newest step, and
+ * has seen no loss of that one. */
+static bool may_have_missed_one(const struct told *told)
+{
+    return strstr(told->notices, " is broken: ") != NULL;
+}
+
 void check_same(const struct told *a, const struct told *b)
 {
-    CHECK(memcmp(a->losses, b->losses, sizeof(a->losses)) == 0);
-    CHECK(memcmp(a->norms, b->norms, sizeof(a->norms)) == 0);
+    int missed = 0, most = may_have_missed_one(a) + may_have_missed_one(b);
+    for (size_t i = 0; i < sizeof(a->losses) / sizeof(*a->losses); i++) {
+        bool same = memcmp(&a->losses[i], &b->losses[i], sizeof(*a->losses)) == 0 &&
+                    memcmp(&a->norms[i], &b->norms[i], sizeof(*a->norms)) == 0;
+        bool seen = a->losses[i] != 0 && b->losses[i] != 0;
+        missed += !same && !seen;
+        if (!same)
+            printf("step %zu: losses of %.9g and %.9g, norms of %.9g and %.9g\n", i, a->losses[i],
+                   b->losses[i], (double)a->norms[i], (double)b->norms[i]);
+        CHECK(same || !seen);
+    }
+    CHECK(missed <= most);
     CHECK(memcmp(a->weights, b->weights, sizeof(a->weights)) == 0);
 }
 
