@@ -54,7 +54,7 @@ struct outbox {
 int outbox_init(struct outbox *outbox, struct launcher *launcher, struct error *err);
 void outbox_fini(struct outbox *outbox);
 
-/* What it writes from now on is of this place. Without memory it stays of the one before. */
+/* Later lines of the worker have this place. If memory is short, they keep the earlier one. */
 void outbox_joined(struct outbox *outbox, const struct worker_key *key,
                    const struct outbox_place *place);
 void outbox_output(struct outbox *outbox, const struct worker_key *key); /* there is some */

@@ -146,8 +146,8 @@ static void pass_on(struct device_traffic *t, double bytes)
     t->read += bytes;
 }
 
-/* What attention_cudnn_run enqueues, with a plan as one launch. Memory beside the tensors is
- * written once and read once: it is not known how much of it a causal mask spares. */
+/* A plan counts as one kernel. Its workspace counts as written once and read once: cuDNN does not
+ * tell how much of it a causal mask spares. */
 bool attention_cudnn_traffic(struct cuda_device *device, const struct op_call *call, bool backward,
                              struct device_traffic *t)
 {

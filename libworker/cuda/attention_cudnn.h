@@ -27,7 +27,8 @@ size_t attention_cudnn_prepare(struct cuda_device *device, const struct op_call 
 struct attention_whose attention_cudnn_whose(struct cuda_device *device, const struct op_call *call,
                                              bool backward);
 
-/* What it moves besides each tensor once (device/kernels.h). False: it is the own kernels'. */
+/* The bytes that cuDNN moves beyond each tensor once (device/kernels.h). False: own kernels compute
+ * this call. */
 bool attention_cudnn_traffic(struct cuda_device *device, const struct op_call *call, bool backward,
                              struct device_traffic *traffic);
 

@@ -23,8 +23,8 @@ struct device_kernel {
     /* What an operation keeps where that is not what its row says: changes the arguments of its
      * forward kernel, which have no addresses. NULL: as the row says. */
     void (*keep)(void *args);
-    /* What it moves besides each tensor once, and how many kernels it is; without addresses, after
-     * scratch_bytes. NULL: one kernel, and nothing besides. */
+    /* The number of kernels, and the bytes that they move beyond each tensor once. `args` has no
+     * addresses; scratch_bytes was called before. NULL: one kernel, no further bytes. */
     void (*traffic)(const struct device *device, const void *args, struct device_traffic *traffic);
     /* Which of several kernels computes an operation, and why, as a sentence without a full stop;
      * after scratch_bytes. "": the device has one for it. NULL: so has it for all. */

@@ -181,8 +181,8 @@ static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segme
     launch_update(o, segment, &a);
 }
 
-/* What a piece of the segment has in the host's memory; of one that does not move, at most the
- * master. */
+/* The piece of a segment in the host's memory. A segment that does not move has at most its
+ * master there. */
 static struct host_state_piece piece_of(const struct wk_optimizer *o, float *params,
                                         const struct optimizer_segment *segment, bool moves)
 {

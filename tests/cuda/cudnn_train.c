@@ -81,7 +81,7 @@ static void blocks_are_computed_again(void)
     train("bf16", "blocks");
 }
 
-/* A GPU of so many bytes. */
+/* A GPU with `bytes` of memory. */
 static struct device *small_gpu(size_t bytes, enum attention_choice attention)
 {
     struct fake_options options = gpu_options(1);

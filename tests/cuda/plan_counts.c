@@ -83,7 +83,7 @@ static void add_touched(void *arg, const struct fake_touched *touched)
     sum->written += (double)touched->written;
 }
 
-/* Of one launch of the plan. */
+/* Kernels and bytes of one launch of the plan. */
 static struct traffic_row count_one(const struct plan *plan, int i)
 {
     struct plan one = *plan;

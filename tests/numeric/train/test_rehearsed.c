@@ -80,7 +80,8 @@ static void every_optimizer_updates(void)
     }
 }
 
-/* A group at rate 0: its copies are rounded anew in each step by chance, and only then. */
+/* Stochastic rounding rounds the copies of a group at rate 0 again in each step. Other rounding
+ * leaves them. */
 static void masters_that_rest_are_rounded(void)
 {
     static const char *const strategies[] = {"ddp", "zero1", "fsdp"};

@@ -147,6 +147,17 @@ Test(agent_step, stop_escalates_until_it_has_ended)
     story_end(&s);
 }
 
+/* The node's agent starts again: it finds worker 1 with what was remembered of it. */
+static void begin_next_agent(struct story *s)
+{
+    struct worker_found found = {
+        .key = KEY("j", 1), .pid = 42, .memory = story_worker(s, 1)->memory};
+    story_end(s);
+    *s = story_begin();
+    happen(s, EVENT(FOUND, .found = &found));
+    happen(s, EVENT(REGISTERED));
+}
+
 Test(agent_step, an_early_signal_is_sent_once)
 {
     struct story s = story_begin();
@@ -155,13 +166,7 @@ Test(agent_step, an_early_signal_is_sent_once)
            {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
     cr_expect_eq(story_worker(&s, 1)->memory.signal_wall_ms, 700);
-    struct worker_found found = {
-        .key = KEY("j", 1), .pid = 42, .memory = story_worker(&s, 1)->memory};
-    story_end(&s);
-
-    s = story_begin(); /* the next agent of this node */
-    happen(&s, EVENT(FOUND, .found = &found));
-    happen(&s, EVENT(REGISTERED));
+    begin_next_agent(&s);
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .signal_wall_ms = 700});
     story_end(&s);
 }
@@ -193,13 +198,7 @@ Test(agent_step, a_request_for_stacks_is_met_once)
     DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 700});
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 700});
     DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 701});
-    struct worker_found found = {
-        .key = KEY("j", 1), .pid = 42, .memory = story_worker(&s, 1)->memory};
-    story_end(&s);
-
-    s = story_begin(); /* the next agent of this node */
-    happen(&s, EVENT(FOUND, .found = &found));
-    happen(&s, EVENT(REGISTERED));
+    begin_next_agent(&s);
     DESIRE(s, "", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 701});
     DESIRE(s, "stacks(j/1)", {.uid = 1, .generation = 1, .formed = true, .stacks_wall_ms = 702});
     story_end(&s);
