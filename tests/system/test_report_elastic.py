@@ -148,6 +148,11 @@ def trains(cluster, job, world, generation, more=1):
     return cluster.job(job)
 
 
+def slots_used(cluster, node):
+    nodes = cluster.rest("GET", "/v1/nodes")[1]["nodes"]
+    return int(next(shown for shown in nodes if shown["name"] == node).get("slots_used", 0))
+
+
 def kill_rank_1(job_now):
     victim = next(worker for worker in job_now["workers"] if worker["rank"] == 1)
     os.kill(int(victim["pid"]), signal.SIGKILL)
@@ -207,7 +212,8 @@ def test_a_gang_trains_on_a_drained_node_until_its_new_worker_is_ready(make_clus
     cluster.muster("drain", leaves, check=True)
     wait_for("the new worker", 20, lambda: cluster.worker_processes(free))
     cluster.muster("uncordon", leaves, check=True)
-    wait_for("its end", 20, lambda: not cluster.worker_processes(free))
+    # Known to the coordinator: without a free node the gang would leave the drained one at once.
+    wait_for("its end", 20, lambda: not slots_used(cluster, free))
     cluster.muster("drain", leaves, check=True)
     wait_for("another one", 20, lambda: cluster.worker_processes(free))
     trains(cluster, job, 2, 1, more=10)

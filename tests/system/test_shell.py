@@ -63,6 +63,11 @@ class Terminal:
         self.type(line + "\r")
         return self.expect(pattern, seconds)
 
+    def command(self, line, pattern):
+        """A line for a shell, which shows what is typed before its prompt a second time."""
+        self.expect(r"[#$] $")
+        return self.run(line, pattern)
+
     def is_raw(self):
         return not termios.tcgetattr(self.fd)[3] & termios.ICANON
 
@@ -88,14 +93,14 @@ def open_channels(cluster, job):
 def test_a_shell_is_a_terminal_beside_the_worker(cluster, job):
     person = Terminal(cluster, "shell", job)
     person.await_raw()
-    person.run("stty size; echo $TERM", r"50 132\r\nxterm")
+    person.command("stty size; echo $TERM", r"50 132\r\nxterm")
     person.resize(24, 80)
-    person.run('until [ "$(stty size)" = "24 80" ]; do sleep 0.05; done; echo resized=$((2+3))', "resized=5")
-    person.run("echo rank=$RANK job=$MUSTER_JOB", f"[\\r\\n]rank=0 job={job}")
+    person.command('until [ "$(stty size)" = "24 80" ]; do sleep 0.05; done; echo resized=$((2+3))', "resized=5")
+    person.command("echo rank=$RANK job=$MUSTER_JOB", f"[\\r\\n]rank=0 job={job}")
     # Its own line says that the program has the terminal: a Ctrl-C before that is the shell's.
-    person.run("sh -c 'echo begun=$((2+3)); exec sleep 100'", "begun=5")
+    person.command("sh -c 'echo begun=$((2+3)); exec sleep 100'", "begun=5")
     person.type("\x03")
-    person.run("echo $((6*7)) code=$?", r"[\r\n]42 code=130")
+    person.command("echo $((6*7)) code=$?", r"[\r\n]42 code=130")
     assert [c["what"] for c in open_channels(cluster, job)] == ["a shell"]
     shown = cluster.muster("show", job, check=True).stdout
     assert re.search(r"RANK +NODE +OPEN +BY +SINCE\n +0 +node1 +a shell +\S+ +[\d.]+ ?m?s ago\n", shown), shown
@@ -113,7 +118,7 @@ def test_a_shell_is_a_terminal_beside_the_worker(cluster, job):
 def test_an_escape_leaves_a_shell_that_hangs(cluster, job):
     person = Terminal(cluster, "shell", job)
     person.await_raw()
-    person.run("echo a~.b", r"[\r\n]a~\.b")
+    person.command("echo a~.b", r"[\r\n]a~\.b")
     person.type("sleep 100\r")
     person.type("~.")
     assert person.end() == 255
