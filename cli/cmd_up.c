@@ -429,11 +429,16 @@ static void await_stop(struct up *up, struct child *child)
     }
 }
 
-static void stop_all(struct up *up)
+/* The one that brought us here: as long as it waits, an equal one that follows is lost in it. */
+static void take_signal(const struct up *up)
 {
     struct signalfd_siginfo info;
     if (interrupted(up, 0))
-        (void)!read(up->signals, &info, sizeof(info)); /* the one that brought us here */
+        (void)!read(up->signals, &info, sizeof(info));
+}
+
+static void stop_all(struct up *up)
+{
     if (up->count > 0) {
         ask_to_stop(up, &up->children[0], SIGTERM);
         await_stop(up, &up->children[0]);
@@ -484,6 +489,7 @@ static int run_up(const struct args *args)
         banner(up, nodes);
     while (!rc && !interrupted(up, UP_WATCH_MS))
         rc = keep(up, &err);
+    take_signal(up);
     if (!rc)
         fprintf(stderr,
                 "\n"

@@ -84,7 +84,8 @@ def test_a_second_ctrl_c_waits_for_nobody(up):
     job = up.muster("submit", "--grace", "1h", "--", "/bin/sh", "-c", "trap '' TERM; echo here; while :; do sleep 1; done").strip()
     wait_for("it runs", 15, lambda: "here" in up.muster("logs", job))
     up.process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    # It has taken the first one: as long as that waits, an equal one is lost in it.
+    wait_for("it stops", 15, lambda: "stopping: jobs save now" in (up.folder / "up.log").read_text())
     assert up.process.poll() is None, "it waits for a worker that has time to save"
     up.process.send_signal(signal.SIGINT)
     up.process.wait(HANG_SECONDS)  # the worker had an hour
