@@ -132,6 +132,8 @@ static int print_all(struct client *client, const struct args *args, const Muste
     request.id = (char *)args_text(args, "job");
     request.rank = (int32_t)args_integer(args, "rank");
     request.tail_lines = (uint32_t)args_integer(args, "tail");
+    /* Of a job that has ended all of it, the last of which its agents may still be sending. */
+    request.follow = job->state >= MUSTER__JOB__STATE__succeeded;
     while (!done && code == EXIT_DONE) {
         Muster__GetLogsAnswer *answer = NULL;
         if (client_call(client, "GetLogs", &request, NULL, &answer, &err)) {

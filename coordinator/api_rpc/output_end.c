@@ -3,10 +3,11 @@
 #include <stdlib.h>
 
 #include "coordinator/api_rpc/service_state.h"
+#include "coordinator/model/node.h"
 
 enum {
     LATE_KEPT_MAX = 10000,
-    OUTPUT_QUIET_MS = 300, /* an agent with more to send reports again at once */
+    OUTPUT_QUIET_MS = 300, /* for what nobody may be there to send */
 };
 
 /* Output that arrived after the end of its job. */
@@ -31,25 +32,38 @@ void service_note_late_output(struct service *service, const struct job *job)
     late->arrived_wall_ms = service_wall_ms(service);
 }
 
-/* True if the agents of all its workers ever have reported their output as complete. */
-static bool output_whole(const struct service *service, const struct job *job)
+static bool agent_there(struct service *service, const char *name)
 {
+    const struct node *node = cluster_node(service_cluster(service), name);
+    return node && node->connected && node->state != NODE_LOST && node->state != NODE_UNREACHABLE;
+}
+
+/* For how long more of it may come; 0 if the agents of all its workers ever have reported their
+ * output as complete. */
+static int64_t more_comes_ms(struct service *service, const struct job *job)
+{
+    int64_t patience_ms = 0;
     for (uint64_t uid = 1; uid < job->next_uid; uid++) {
         if (logs_whole(service->logs, job->id, uid))
             continue;
         const struct worker *worker = job_worker(job, uid); /* NULL = from an earlier generation */
-        if (!worker || !(worker->spare || worker->exit.unstarted))
-            return false;
+        if (worker && (worker->spare || worker->exit.unstarted))
+            continue;
+        if (worker && agent_there(service, worker->node))
+            return OUTPUT_PATIENCE_MS;
+        patience_ms = OUTPUT_QUIET_MS;
     }
-    return true;
+    return patience_ms;
 }
 
-int64_t service_output_complete_ms(const struct service *service, const struct job *job)
+int64_t service_output_complete_ms(struct service *service, const struct job *job)
 {
     const struct late_output *late = strmap_get(&service->late_outputs, job->id);
     int64_t last_ms = job->ended_wall_ms;
     if (late && late->arrived_wall_ms > last_ms)
         last_ms = late->arrived_wall_ms;
-    bool over = last_ms + OUTPUT_QUIET_MS <= service_wall_ms(service);
-    return !over && output_whole(service, job) ? job->ended_wall_ms : last_ms + OUTPUT_QUIET_MS;
+    if (last_ms + OUTPUT_PATIENCE_MS <= service_wall_ms(service))
+        return last_ms;
+    int64_t more_ms = more_comes_ms(service, job);
+    return more_ms ? last_ms + more_ms : job->ended_wall_ms;
 }

@@ -1,5 +1,6 @@
 /* When the output of a job that has ended is complete. Its agents may still send some: followers
- * wait until all is there, or for a short time after the last of it. Loop thread only.
+ * wait until all is there: for as long as a node may be silent while an agent that owes some is
+ * there, as a busy machine delays it, and for a short time where none is. Loop thread only.
  */
 #ifndef API_RPC_OUTPUT_END_H
 #define API_RPC_OUTPUT_END_H
@@ -7,12 +8,15 @@
 #include <stdint.h>
 
 #include "coordinator/api_rpc/service.h"
+#include "coordinator/core/limits.h"
 #include "coordinator/model/job.h"
+
+enum { OUTPUT_PATIENCE_MS = LEASE_MS }; /* after the last of it */
 
 /* Output of the job arrived. If it has ended, followers wait a while longer. */
 void service_note_late_output(struct service *service, const struct job *job);
 
 /* The time since 1970 at which the output of an ended job counts as complete. */
-int64_t service_output_complete_ms(const struct service *service, const struct job *job);
+int64_t service_output_complete_ms(struct service *service, const struct job *job);
 
 #endif

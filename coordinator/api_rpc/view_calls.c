@@ -17,7 +17,7 @@
 
 enum {
     LIST_EVENTS_DEFAULT = 100,
-    LINGER_MAX_MS = 2000, /* a longer wait means that wall time has jumped: do not wait */
+    LINGER_MAX_MS = 2 * OUTPUT_PATIENCE_MS, /* a longer wait: wall time has jumped. Do not wait */
 };
 
 void call_version(struct service *service, struct service_call *call, bool last_chance)

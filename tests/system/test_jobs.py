@@ -116,6 +116,22 @@ def test_the_agent_can_be_killed_and_finds_its_workers_again(cluster):
     wait_for("its output", 5, lambda: "survived" in cluster.muster("logs", job).stdout)
 
 
+def test_the_output_of_a_job_that_has_just_ended_is_whole(cluster, tmp_path):
+    """The coordinator hears of the last lines and of the end at once, and acknowledges the first of them late: the others come after."""
+    go, over = tmp_path / "go", tmp_path / "over"
+    job = cluster.submit("--", "/bin/sh", "-c", f"while [ ! -e {go} ]; do sleep 0.01; done; echo one; sleep 0.3; echo last; touch {over}")
+    cluster.wait_state(job, "running")
+    cluster.coordinator.send_signal(signal.SIGSTOP)
+    try:
+        go.touch()
+        wait_for("the program's end", 10, lambda: over.exists() and not cluster.worker_processes("node1"))
+        time.sleep(1)  # the agent reports it meanwhile; were it later, the test would see less and not fail
+    finally:
+        cluster.coordinator.send_signal(signal.SIGCONT)
+    wait_for("its end", 10, lambda: cluster.job(job)["state"] == "succeeded", every=0)
+    assert cluster.output(job) == "one\nlast\n"
+
+
 def test_idempotent_submit(cluster):
     one = cluster.submit("--key", "k1", "--", "/bin/true")
     two = cluster.submit("--key", "k1", "--", "/bin/true")
