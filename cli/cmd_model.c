@@ -46,7 +46,7 @@ static const struct args_option options[] = {
      .kind = ARGS_POSITIONAL,
      .required = true,
      .choices = actions,
-     .help = "`show` its operations, `estimate` a rank's memory, or `count` a pass"},
+     .help = "`show` its operations, `estimate` a rank's memory, or `count` a step"},
     MODEL_FOLDER,
     {0},
 };
@@ -67,7 +67,7 @@ static const struct args_command command = {
         "`show` lists the operations of a model by block: result, parameters, FLOP and bytes of a "
         "forward pass. `estimate` says how many bytes each rank needs at the most during a step, "
         "by strategy, with FLOP and bytes sent. Activations are those of the plan that training "
-        "would use. `count` adds up kernels, bytes and FLOP of a training pass by operation. The "
+        "would use. `count` adds up kernels, bytes and FLOP of a training step by operation. The "
         "program itself and its libraries are not counted. Nothing is allocated, "
         "and no coordinator is needed.",
     .options = options,

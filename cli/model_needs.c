@@ -85,6 +85,11 @@ static int make_optimizer(const char *name, struct wk_optimizer **ret, struct er
     return 0;
 }
 
+int needs_optimizer(const struct args *args, struct wk_optimizer **ret, struct error *err)
+{
+    return make_optimizer(args_text(args, "optimizer"), ret, err);
+}
+
 /* The default of a setting that is a number. */
 static double default_of(enum setting setting)
 {

@@ -12,6 +12,7 @@ struct arena;
 struct device;
 struct tree;
 struct wk_model;
+struct wk_optimizer;
 
 /* The rows of `muster model estimate` that say how it is trained. */
 #define NEEDS_OPTIONS                                                                              \
@@ -36,7 +37,7 @@ struct wk_model;
          .kind = ARGS_OPTION,                                                                      \
          .choices = needs_optimizers,                                                              \
          .fallback = "adamw",                                                                      \
-         .help = "estimate: whose state is counted"},                                              \
+         .help = "estimate, count: whose state and update are counted"},                           \
         {.name = "recompute",                                                                      \
          .kind = ARGS_OPTION,                                                                      \
          .offers = needs_policies,                                                                 \
@@ -76,6 +77,9 @@ struct needs_pass {
     int64_t within; /* bytes */
 };
 int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err);
+
+/* The optimizer of the options, for any model. Free it with wk_optimizer_free. WK_ENOMEM. */
+int needs_optimizer(const struct args *args, struct wk_optimizer **ret, struct error *err);
 
 /* The device of the options, only to plan for; NULL: the host's. Free with device_free.
  * WK_ENOTFOUND, WK_EUNSUPPORTED, WK_EMISMATCH: there is no module for GPUs, or it cannot be used.

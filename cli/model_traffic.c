@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include <worker/optim.h>
+
 #include "cli/client.h"
 #include "cli/model_graph.h"
 #include "cli/model_needs.h"
@@ -24,11 +26,14 @@ static double floor_seconds(const struct traffic_row *row, const struct roofs *r
     return moves > sums ? moves : sums;
 }
 
+static const char *const parts[] = {
+    [TRAFFIC_FORWARD] = "", [TRAFFIC_BACKWARD] = "backward", [TRAFFIC_UPDATE] = "update"};
+
 static void print_row(struct table *table, const struct traffic_row *row, double seconds)
 {
     char read[FORMAT_MAX], written[FORMAT_MAX], flop[FORMAT_MAX];
     table_cell(table, "%s", row->name);
-    table_cell(table, "%s", row->backward ? "backward" : "");
+    table_cell(table, "%s", parts[row->part]);
     table_cell(table, "%d", row->launches);
     table_cell(table, "%s", format_bytes((uint64_t)row->read, read));
     table_cell(table, "%s", format_bytes((uint64_t)row->written, written));
@@ -81,6 +86,23 @@ static int plan_of(const struct args *args, struct wk_model *model, const struct
     return plan_new(m->graph, &wanted, m->blocks, ret, err);
 }
 
+/* Of the optimizer that the options name. */
+static int add_update(const struct args *args, const struct wk_model *model,
+                      const struct plan *plan, struct traffic *traffic, struct error *err)
+{
+    struct wk_optimizer *optimizer = NULL;
+    int rc = needs_optimizer(args, &optimizer, err);
+    if (!rc) {
+        const struct traffic_update update = {.model = model,
+                                              .optimizer = optimizer,
+                                              .compute = plan->options.compute,
+                                              .device = plan->options.device};
+        rc = traffic_add_update(&update, traffic, err);
+    }
+    wk_optimizer_free(optimizer);
+    return rc;
+}
+
 int traffic_table(const struct args *args, struct wk_model *model, const struct device *device,
                   struct error *err)
 {
@@ -97,7 +119,10 @@ int traffic_table(const struct args *args, struct wk_model *model, const struct 
     struct chosen_kernels chosen;
     traffic_count(plan, &traffic);
     chosen_find(plan, &chosen);
+    rc = add_update(args, model, plan, &traffic, err);
     plan_free(plan);
+    if (rc)
+        return rc;
     print_traffic(&traffic, &(struct roofs){(double)bandwidth * 1e9, (double)rate * 1e12});
     model_graph_chosen(&chosen);
     return 0;

@@ -1,4 +1,4 @@
-/* What a training pass of a model makes a device do (libworker/estimate/traffic.h), as a table. */
+/* What a training step of a model makes a device do (libworker/estimate/traffic.h), as a table. */
 #ifndef CLI_MODEL_TRAFFIC_H
 #define CLI_MODEL_TRAFFIC_H
 

@@ -7,11 +7,15 @@
 #define CUDA_LAUNCH_H
 
 #include "libworker/cuda/cuda.h"
+#include "libworker/device/kernels.h"
 
 struct cuda_launch {
     const char *name;
     void (*run)(const void *args, struct cuda_queue *queue);
     int kernels; /* that it enqueues, for estimates; 0: one */
+    /* For estimates: change `traffic`, which has `kernels`, and each range of the launch once.
+     * NULL: it is that. */
+    void (*traffic)(const void *args, struct device_traffic *traffic);
 };
 
 #endif

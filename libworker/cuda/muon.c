@@ -10,6 +10,7 @@
 #include "libworker/cuda/launch.h"
 #include "libworker/cuda/lt.h"
 #include "libworker/cuda/optimizers.h"
+#include "libworker/cuda/update_traffic.h"
 
 _Static_assert(MUON_ROOM * sizeof(double) <= CUDA_SCRATCH_BYTES, "sums fit a queue's scratch");
 
@@ -114,4 +115,5 @@ static void run_muon(const void *args, struct cuda_queue *queue)
     gpu_adamw(&update, &part, 1, queue->stream);
 }
 
-const struct cuda_launch cuda_launch_muon = {.name = "muon", .run = run_muon};
+const struct cuda_launch cuda_launch_muon = {
+    .name = "muon", .run = run_muon, .traffic = traffic_muon};

@@ -6,6 +6,7 @@
 
 #include "libworker/cuda/kernels/factored.h"
 #include "libworker/cuda/launch.h"
+#include "libworker/cuda/update_traffic.h"
 
 enum { ROW, COL, VECTOR }; /* Adafactor's states */
 
@@ -137,17 +138,22 @@ static void run_copy(const void *args, struct cuda_queue *queue)
     gpu_copy_params(&update, queue->stream);
 }
 
-const struct cuda_launch cuda_launch_adam = {.name = "adam", .run = run_adamw};
-const struct cuda_launch cuda_launch_adamw = {.name = "adamw", .run = run_adamw};
-const struct cuda_launch cuda_launch_sgd = {.name = "sgd", .run = run_sgd};
-const struct cuda_launch cuda_launch_lion = {.name = "lion", .run = run_lion};
-const struct cuda_launch cuda_launch_adam_segments = {.name = "adam of segments",
-                                                      .run = run_adamw_segments};
-const struct cuda_launch cuda_launch_adamw_segments = {.name = "adamw of segments",
-                                                       .run = run_adamw_segments};
-const struct cuda_launch cuda_launch_sgd_segments = {.name = "sgd of segments",
-                                                     .run = run_sgd_segments};
-const struct cuda_launch cuda_launch_lion_segments = {.name = "lion of segments",
-                                                      .run = run_lion_segments};
-const struct cuda_launch cuda_launch_adafactor = {.name = "adafactor", .run = run_adafactor};
+const struct cuda_launch cuda_launch_adam = {
+    .name = "adam", .run = run_adamw, .traffic = traffic_segment};
+const struct cuda_launch cuda_launch_adamw = {
+    .name = "adamw", .run = run_adamw, .traffic = traffic_segment};
+const struct cuda_launch cuda_launch_sgd = {
+    .name = "sgd", .run = run_sgd, .traffic = traffic_segment};
+const struct cuda_launch cuda_launch_lion = {
+    .name = "lion", .run = run_lion, .traffic = traffic_segment};
+const struct cuda_launch cuda_launch_adam_segments = {
+    .name = "adam of segments", .run = run_adamw_segments, .traffic = traffic_segments};
+const struct cuda_launch cuda_launch_adamw_segments = {
+    .name = "adamw of segments", .run = run_adamw_segments, .traffic = traffic_segments};
+const struct cuda_launch cuda_launch_sgd_segments = {
+    .name = "sgd of segments", .run = run_sgd_segments, .traffic = traffic_segments};
+const struct cuda_launch cuda_launch_lion_segments = {
+    .name = "lion of segments", .run = run_lion_segments, .traffic = traffic_segments};
+const struct cuda_launch cuda_launch_adafactor = {
+    .name = "adafactor", .run = run_adafactor, .traffic = traffic_adafactor};
 const struct cuda_launch cuda_launch_optim_copy = {.name = OPTIM_COPY, .run = run_copy};

@@ -88,8 +88,9 @@ CUDA_OP_LIST(X)
                                          struct device_traffic *traffic)                           \
     {                                                                                              \
         (void)device;                                                                              \
-        (void)args;                                                                                \
         traffic->launches = cuda_launch_##name.kernels ? cuda_launch_##name.kernels : 1;           \
+        if (cuda_launch_##name.traffic)                                                            \
+            cuda_launch_##name.traffic(args, traffic);                                             \
     }
 CUDA_LAUNCH_LIST(X)
 #undef X

@@ -6,6 +6,7 @@
 #include "libworker/cuda/kernels/elements.h"
 #include "libworker/cuda/kernels/numbers.h"
 #include "libworker/cuda/launch.h"
+#include "libworker/cuda/update_traffic.h"
 #include "libworker/graph/launches.h"
 #include "libworker/optim/launches.h"
 
@@ -98,7 +99,8 @@ static void run_total(const void *args, struct cuda_queue *queue)
     gpu_total_up(&total, queue->stream);
 }
 
-const struct cuda_launch cuda_launch_optim_squares = {.name = OPTIM_SQUARES, .run = run_squares};
+const struct cuda_launch cuda_launch_optim_squares = {
+    .name = OPTIM_SQUARES, .run = run_squares, .traffic = traffic_squares};
 const struct cuda_launch cuda_launch_optim_limit = {.name = OPTIM_LIMIT, .run = run_limit};
 const struct cuda_launch cuda_launch_optim_add_loss = {.name = OPTIM_ADD_LOSS, .run = run_add_loss};
 const struct cuda_launch cuda_launch_optim_open = {.name = OPTIM_OPEN, .run = run_open};

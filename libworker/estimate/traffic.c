@@ -8,6 +8,10 @@
 #include "libworker/graph/node_cost.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/run.h"
+#include "libworker/nn/model.h"
+#include "libworker/optim/clip.h"
+#include "libworker/optim/optimizer.h"
+#include "libworker/optim/verdict.h"
 
 static double bytes_of(const struct plan *plan, int value)
 {
@@ -82,16 +86,16 @@ static const char *name_of(const struct launch *launch)
     return NULL;
 }
 
-static struct traffic_row *row_of(struct traffic *traffic, const char *name, bool backward)
+static struct traffic_row *row_of(struct traffic *traffic, const char *name, enum traffic_part part)
 {
     for (int i = 0; i < traffic->n; i++) {
         struct traffic_row *row = &traffic->rows[i];
-        if (row->backward == backward && !strcmp(row->name, name))
+        if (row->part == part && !strcmp(row->name, name))
             return row;
     }
     insist(traffic->n < TRAFFIC_ROWS_MAX);
     struct traffic_row *row = &traffic->rows[traffic->n++];
-    *row = (struct traffic_row){.name = name, .backward = backward};
+    *row = (struct traffic_row){.name = name, .part = part};
     return row;
 }
 
@@ -118,7 +122,99 @@ void traffic_count(const struct plan *plan, struct traffic *ret)
             flop =
                 node_cost(launch->node, &plan->options.sizes, launch->kind == LAUNCH_BACKWARD).flop;
         }
-        add_up(row_of(ret, name, i >= plan->n_forward), &t, flop);
+        enum traffic_part part = i < plan->n_forward ? TRAFFIC_FORWARD : TRAFFIC_BACKWARD;
+        add_up(row_of(ret, name, part), &t, flop);
         add_up(&ret->together, &t, flop);
     }
+}
+
+/* Where counted work goes while a step's end is enqueued. */
+struct update_sink {
+    const struct traffic_update *update;
+    struct traffic *traffic;
+    bool counts; /* false: memory is made, which no step does */
+};
+
+static void add_counted(void *arg, const struct counted *counted)
+{
+    struct update_sink *sink = arg;
+    if (!sink->counts)
+        return;
+    add_up(row_of(sink->traffic, counted->name, TRAFFIC_UPDATE), &counted->traffic, 0);
+    add_up(&sink->traffic->together, &counted->traffic, 0);
+    if (sink->update->each)
+        sink->update->each(sink->update->arg, counted);
+}
+
+/* Its memory is the counting device's. */
+struct update_scene {
+    struct queue *queue;
+    struct verdict verdict;
+    size_t count;
+    void *params, *grads, *low;
+};
+
+static int prepare_update(struct update_scene *s, const struct traffic_update *u, struct error *err)
+{
+    struct device *device = queue_device(s->queue);
+    size_t bytes = s->count * sizeof(float);
+    optimizer_move(u->optimizer, s->queue);
+    int rc =
+        optimizer_bind(u->optimizer, u->model->params, model_trained(u->model), 0, s->count, err);
+    if (!rc)
+        rc = verdict_init(&s->verdict, s->queue, err);
+    if (!rc)
+        rc = device_memory_new(device, bytes, &s->params, err);
+    if (!rc)
+        rc = device_memory_new(device, bytes, &s->grads, err);
+    if (rc || u->compute == WK_F32)
+        return rc;
+    rc = device_memory_new(device, s->count * sizeof(uint16_t), &s->low, err);
+    if (rc)
+        return rc;
+    const struct optimizer_copy copy = {.low = s->low, .type = u->compute};
+    return optimizer_set_copy(u->optimizer, &copy, err);
+}
+
+/* As step/sums.c and parallel/ddp.c have it. Numbers do not matter. */
+static int enqueue_update(struct update_scene *s, struct wk_optimizer *optimizer, struct error *err)
+{
+    struct verdict *v = &s->verdict;
+    const struct clip_grads sums = {.grads = s->grads, .count = s->count};
+    const struct optimizer_gradients gradients = {.grads = s->grads, .verdict = v->at};
+    const struct verdict_values *values;
+    verdict_add_loss(v, 1);
+    verdict_open(v, 1, VERDICT_UNKNOWN);
+    clip_measure(s->queue, &sums, &v->at->squares);
+    verdict_measure(v, true);
+    verdict_clip(v, 1);
+    verdict_judge(v, 0);
+    int rc = optimizer_enqueue(optimizer, s->params, &gradients, err);
+    if (!rc)
+        rc = verdict_fetch(v, &values, err);
+    verdict_clear(v);
+    queue_fill(s->queue, s->grads, 0, s->count * sizeof(float));
+    return rc;
+}
+
+int traffic_add_update(const struct traffic_update *u, struct traffic *traffic, struct error *err)
+{
+    struct update_sink sink = {.update = u, .traffic = traffic};
+    const struct counter counter = {u->device, add_counted, &sink};
+    struct update_scene scene = {.count = model_trained_count(u->model)};
+    struct device *device = NULL;
+    int rc = counter_new(&counter, &device, err);
+    if (!rc)
+        rc = queue_new(device, &scene.queue, err);
+    if (!rc)
+        rc = prepare_update(&scene, u, err);
+    sink.counts = !rc;
+    if (!rc)
+        rc = enqueue_update(&scene, u->optimizer, err);
+    sink.counts = false;
+    verdict_fini(&scene.verdict);
+    optimizer_move(u->optimizer, NULL);
+    queue_free(scene.queue);
+    device_free(device);
+    return rc;
 }

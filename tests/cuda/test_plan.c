@@ -9,6 +9,7 @@
 #include "libworker/graph/graph_model.h"
 #include "libworker/graph/op.h"
 #include "tests/cuda/plan_counts.h"
+#include "tests/cuda/update_counts.h"
 #include "tests/lib/check.h"
 
 enum {
@@ -288,6 +289,15 @@ static void passes_are_counted(enum wk_dtype compute)
     counts_are_measured(model, compute, ATTENTION_OWN);
 }
 
+/* In float, and with a copy in either type. */
+static void updates_are_counted(void)
+{
+    for (int kind = 0; kind < UPDATE_KINDS; kind++) {
+        update_counts_are_measured(kind, WK_F32);
+        update_counts_are_measured(kind, kind % 2 ? WK_F16 : WK_BF16);
+    }
+}
+
 static void a_device_for_plans_has_no_memory(void)
 {
     struct device *device = make_device();
@@ -316,5 +326,6 @@ int main(void)
     a_device_for_plans_has_no_memory();
     passes_are_counted(WK_F32);
     passes_are_counted(WK_BF16);
+    updates_are_counted();
     return 0;
 }

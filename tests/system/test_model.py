@@ -107,6 +107,18 @@ def test_a_model_too_large_for_this_machine_is_estimated():
     assert 68.9e9 < seen["parameters"] < 69.1e9 and rows["ddp"]["total_bytes"] > 1e12 > rows["fsdp"]["total_bytes"]
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "muon"])
+def test_a_step_is_counted_with_its_update(optimizer):
+    done = model("count", *GPT, "--optimizer", optimizer)
+    rows = [line.split("  ") for line in done.stdout.splitlines()[1:]]
+    rows = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    kernels = [int(row[2]) for row in rows]
+    assert done.returncode == 0 and rows[-1][0] == "together" and sum(kernels[:-1]) == kernels[-1], done.stdout
+    update = {row[0]: row for row in rows if row[1] == "update"}
+    assert {"sum squares", "clip the sums", optimizer, "clear memory"} <= set(update)
+    assert update["clear memory"][4] == f"{4 * COUNT // 1024} KiB"  # of gradients, and some numbers
+
+
 @pytest.mark.parametrize("words,said", [
     ([], "which model?"), (["--gpt", "layers=2"], "needs layers and width"), (["--gpt", "layers=2,widht=64"], "did you mean 'width'?"),
     (["--gpt", "layers=two,width=64"], "layers"), (["--gpt", "layers"], "NAME=NUMBER"), (["--gpt", "layers=2,width=65,heads=2"], "2 heads"),

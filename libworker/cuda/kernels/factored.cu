@@ -155,6 +155,11 @@ unsigned blocks_of(int64_t count)
 
 } // namespace
 
+extern "C" int gpu_adafactor_partials(int64_t count)
+{
+    return (int)blocks_of(count);
+}
+
 extern "C" void gpu_adafactor(const struct gpu_factored *f, cudaStream_t stream)
 {
     unsigned blocks = blocks_of(f->rows * f->cols);

@@ -37,6 +37,7 @@ struct gpu_factored {
     struct gpu_factor factor;
 };
 void gpu_adafactor(const struct gpu_factored *f, cudaStream_t stream);
+int gpu_adafactor_partials(int64_t count); /* of each sum, for a tensor of `count` elements */
 
 #ifdef __cplusplus
 }

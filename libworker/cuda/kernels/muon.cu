@@ -98,6 +98,11 @@ dim3 blocks_of(int64_t count)
 
 } // namespace
 
+extern "C" int gpu_muon_partials(int64_t count)
+{
+    return (int)blocks_of(count).x;
+}
+
 extern "C" void gpu_muon_begin(const struct gpu_muon *m, cudaStream_t stream)
 {
     dim3 grid = blocks_of(m->count);

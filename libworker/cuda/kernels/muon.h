@@ -31,6 +31,7 @@ struct gpu_muon {
 
 /* Move the momentum. The update is made of it, with a length of 1. */
 void gpu_muon_begin(const struct gpu_muon *muon, cudaStream_t stream);
+int gpu_muon_partials(int64_t count); /* of its sum */
 
 /* Apply the update. Neither changes parameters or momentum unless the factor applies. */
 void gpu_muon_end(const struct gpu_muon *muon, cudaStream_t stream);

@@ -88,13 +88,18 @@ __global__ void verdict_step(struct gpu_verdict_step s)
 
 } // namespace
 
+extern "C" int gpu_sum_partials(int64_t count)
+{
+    int64_t blocks = (count + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
+    return blocks < NUMBERS_PARTIALS ? (int)blocks : (int)NUMBERS_PARTIALS;
+}
+
 extern "C" void gpu_sum_up(const struct gpu_sum *s, cudaStream_t stream)
 {
-    int64_t blocks = (s->count + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS;
-    blocks = blocks < NUMBERS_PARTIALS ? blocks : (int64_t)NUMBERS_PARTIALS;
+    int blocks = gpu_sum_partials(s->count);
     if (blocks)
         GPU_LAUNCH(sum_partials, dim3((unsigned)blocks), dim3(FLAT_THREADS), 0, stream, *s);
-    GPU_LAUNCH(sum_end, dim3(1), dim3(FLAT_THREADS), 0, stream, *s, (int)blocks);
+    GPU_LAUNCH(sum_end, dim3(1), dim3(FLAT_THREADS), 0, stream, *s, blocks);
 }
 
 extern "C" void gpu_total_up(const struct gpu_total *t, cudaStream_t stream)

@@ -24,6 +24,7 @@ struct gpu_sum {
     double *partials; /* [NUMBERS_PARTIALS] */
 };
 void gpu_sum_up(const struct gpu_sum *sum, cudaStream_t stream);
+int gpu_sum_partials(int64_t count); /* that it uses */
 
 /* *to = the sum of sums[i] * weights[i] / divisors[i]. */
 struct gpu_total {
