@@ -174,7 +174,7 @@ static size_t fill_one(struct outbox *outbox, struct outbox_worker *worker, size
 static void fill_logs(struct outbox *outbox, struct arena *arena, Muster__NodeReport *report)
 {
     size_t left = OUTBOX_LOG_BYTES;
-    report->logs = arena_pointers(arena, OUTBOX_CHUNKS_MAX + OUTBOX_TEXTS_MAX);
+    report->logs = arena_pointers(arena, OUTBOX_CHUNKS_MAX + OUTBOX_TEXTS_REPORT_MAX);
     if (!report->logs)
         return;
     for (struct outbox_worker *w = outbox->workers;

@@ -32,7 +32,10 @@ static char *copy_lines(const char *text, size_t size)
 void outbox_texts_add(struct outbox_texts *texts, const struct outbox_text *about, const char *text,
                       size_t size)
 {
-    struct outbox_text *made = texts->count < OUTBOX_TEXTS_MAX ? malloc(sizeof(*made)) : NULL;
+    struct outbox_text **last = &texts->first;
+    size_t bytes = size + sizeof(struct outbox_text) + 2; /* a line end, and the NUL */
+    struct outbox_text *made =
+        texts->bytes + bytes <= OUTBOX_TEXTS_BYTES ? malloc(sizeof(*made)) : NULL;
     char *copy = made ? copy_lines(text, size) : NULL;
     if (!copy) {
         free(made);
@@ -40,10 +43,13 @@ void outbox_texts_add(struct outbox_texts *texts, const struct outbox_text *abou
     }
     *made = *about;
     made->text = copy;
+    made->bytes = bytes;
     made->in_flight = false;
-    made->link = texts->first;
-    texts->first = made;
-    texts->count++;
+    made->link = NULL;
+    while (*last)
+        last = &(*last)->link;
+    *last = made;
+    texts->bytes += made->bytes;
 }
 
 static void forget(struct outbox_texts *texts, bool only_sent)
@@ -55,9 +61,9 @@ static void forget(struct outbox_texts *texts, bool only_sent)
             continue;
         }
         *at = text->link;
+        texts->bytes -= text->bytes;
         free(text->text);
         free(text);
-        texts->count--;
     }
 }
 
@@ -102,12 +108,17 @@ static Muster__LogChunk *chunk_of_text(const struct outbox_text *from, struct ar
 
 void outbox_texts_fill(struct outbox_texts *texts, struct arena *arena, Muster__NodeReport *report)
 {
-    for (struct outbox_text *t = texts->first; t; t = t->link) {
-        Muster__LogChunk *chunk = report->logs ? chunk_of_text(t, arena) : NULL;
+    size_t bytes = 0;
+    int count = 0;
+    for (struct outbox_text *t = texts->first; t && count < OUTBOX_TEXTS_REPORT_MAX; t = t->link) {
+        bool fits = count == 0 || bytes + t->bytes <= OUTBOX_TEXTS_REPORT_BYTES;
+        Muster__LogChunk *chunk = fits && report->logs ? chunk_of_text(t, arena) : NULL;
         if (!chunk)
             return;
         report->logs[report->n_logs++] = chunk;
         t->in_flight = true;
+        bytes += t->bytes;
+        count++;
     }
 }
 

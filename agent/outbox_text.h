@@ -9,7 +9,11 @@
 #include "common/base/arena.h"
 #include "proto/node.pb-c.h"
 
-enum { OUTBOX_TEXTS_MAX = 16 }; /* kept until acknowledged; later ones are dropped */
+enum {
+    OUTBOX_TEXTS_BYTES = 16 << 20,       /* kept until acknowledged; later ones are dropped */
+    OUTBOX_TEXTS_REPORT_BYTES = 1 << 20, /* in one report, or one longer text */
+    OUTBOX_TEXTS_REPORT_MAX = 64,        /* the same by count; the others are in later reports */
+};
 
 struct outbox_text {
     struct worker_key key;
@@ -17,13 +21,14 @@ struct outbox_text {
     uint64_t generation;
     int64_t wall_ms;
     char *text; /* lines, each with its end */
+    size_t bytes;
     bool in_flight;
     struct outbox_text *link;
 };
 
-struct outbox_texts { /* zeroed memory is empty */
-    struct outbox_text *first;
-    int count;
+struct outbox_texts {          /* zeroed memory is empty */
+    struct outbox_text *first; /* the oldest */
+    size_t bytes;
 };
 
 /* `about` without its text, which is copied. */
@@ -31,8 +36,8 @@ void outbox_texts_add(struct outbox_texts *texts, const struct outbox_text *abou
                       size_t size);
 void outbox_texts_fini(struct outbox_texts *texts);
 
-/* Append to the report's output, which has OUTBOX_TEXTS_MAX places left; then, whether it has any
- * of them, and what became of it. */
+/* Append to the report's output, which has OUTBOX_TEXTS_REPORT_MAX places left; then, whether it
+ * has any of them, and what became of it. */
 void outbox_texts_fill(struct outbox_texts *texts, struct arena *arena, Muster__NodeReport *report);
 bool outbox_texts_in_flight(const struct outbox_texts *texts);
 void outbox_texts_done(struct outbox_texts *texts, bool acknowledged);

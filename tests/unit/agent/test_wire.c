@@ -302,6 +302,60 @@ Test(outbox, a_loud_worker_does_not_hide_the_others)
     arena_fini(&p.arena);
 }
 
+/* Stacks of a worker each; the texts are as long as they may be. */
+static void add_stacks(struct post *p, uint64_t uid)
+{
+    static char text[64 << 10];
+    memset(text, 'x', sizeof(text));
+    struct outbox_text about = {.key = {"j", uid}, .rank = (uint32_t)uid, .wall_ms = 1};
+    outbox_texts_add(&p->outbox.texts, &about, text, sizeof(text));
+}
+
+Test(outbox, stacks_of_all_workers_of_a_node_arrive_in_turns)
+{
+    enum { WORKERS = 200 };
+    struct post p;
+    uint64_t arrived = 0;
+    post_init(&p);
+    for (uint64_t uid = 1; uid <= WORKERS; uid++)
+        add_stacks(&p, uid);
+    for (int reports = 0; outbox_ready(&p.outbox) && reports < 100; reports++) {
+        cr_assert(post_fill(&p));
+        cr_expect(p.report.n_logs >= 1 && p.report.n_logs <= 16, "%zu of 64 KiB in one report",
+                  p.report.n_logs);
+        bool lost = reports == 1; /* it goes again */
+        for (size_t i = 0; i < p.report.n_logs; i++)
+            cr_expect_eq(p.report.logs[i]->rank, arrived + i + 1, "in order");
+        outbox_done(&p.outbox, !lost, on_shipped, NULL);
+        arrived += lost ? 0 : p.report.n_logs;
+    }
+    cr_expect_eq(arrived, WORKERS);
+    cr_expect_eq(p.outbox.texts.bytes, 0);
+    outbox_fini(&p.outbox);
+    arena_fini(&p.arena);
+}
+
+Test(outbox, short_stacks_go_in_turns_too_and_all_are_bounded)
+{
+    struct post p;
+    post_init(&p);
+    for (uint64_t uid = 1; uid <= OUTBOX_TEXTS_REPORT_MAX + 1; uid++) {
+        struct outbox_text about = {.key = {"j", uid}};
+        outbox_texts_add(&p.outbox.texts, &about, "x\n", 2);
+    }
+    cr_assert(post_fill(&p));
+    cr_expect_eq(p.report.n_logs, OUTBOX_TEXTS_REPORT_MAX);
+    outbox_done(&p.outbox, true, on_shipped, NULL);
+    cr_assert(post_fill(&p));
+    cr_expect_eq(p.report.n_logs, 1);
+    for (uint64_t uid = 1; uid < 1000; uid++)
+        add_stacks(&p, uid);
+    cr_expect_leq(p.outbox.texts.bytes, OUTBOX_TEXTS_BYTES);
+    cr_expect_gt(p.outbox.texts.bytes, OUTBOX_TEXTS_BYTES / 2);
+    outbox_fini(&p.outbox);
+    arena_fini(&p.arena);
+}
+
 Test(outbox, metrics_are_bounded_and_the_oldest_go_first)
 {
     struct post p;
