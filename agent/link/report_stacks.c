@@ -48,8 +48,11 @@ static void on_silence(void *arg)
     const struct agent_worker *worker = reporter_worker(r, &err);
     r->stacks_pid = 0;
     if (worker && r->stacks.size > 0) {
-        report_stacks_place(r, buf_cstr(&r->stacks));
-        all->events.stacks(all->events.arg, worker, buf_cstr(&r->stacks), r->stacks.size);
+        struct buf text = {0};
+        (void)buf_printable_lines(&text, buf_cstr(&r->stacks), r->stacks.size);
+        report_stacks_place(r, buf_cstr(&text));
+        all->events.stacks(all->events.arg, worker, buf_cstr(&text), text.size);
+        buf_fini(&text);
     }
     buf_clear(&r->stacks);
 }

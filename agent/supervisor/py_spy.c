@@ -83,19 +83,6 @@ static void look_free(struct look *look)
 
 /* Text of the job */
 
-/* Append with control bytes replaced: also those of two bytes in UTF-8 (U+0080 to U+009F). */
-static void put_clean(struct buf *out, const char *text, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i],
-                      next = i + 1 < size ? (unsigned char)text[i + 1] : 0;
-        bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
-        bool control = (c < ' ' && c != '\t') || c == 0x7f || c1;
-        (void)buf_char(out, control ? '?' : (char)c);
-        i += c1;
-    }
-}
-
 /* Without empty lines, py-spy's line with the command, and repeats of a line, which are left of an
  * attempt that failed. */
 static void put_output(struct buf *out, const struct buf *from)
@@ -111,7 +98,7 @@ static void put_output(struct buf *out, const struct buf *from)
             size >= strlen(command) && strncmp(line, command, strlen(command)) == 0;
         if (size == 0 || again || names_command)
             continue;
-        put_clean(out, line, size);
+        (void)buf_printable(out, line, size);
         (void)buf_char(out, '\n');
         last = line;
         last_size = size;
@@ -158,7 +145,7 @@ static void put_failure(struct buf *out, const struct look *look)
     }
     (void)buf_str(out, "py-spy saw no stacks");
     (void)buf_str(out, errors[0] ? ": " : "");
-    put_clean(out, errors, strcspn(errors, "\n"));
+    (void)buf_printable(out, errors, strcspn(errors, "\n"));
     (void)buf_char(out, '\n');
 }
 
@@ -242,7 +229,7 @@ static void put_process(struct buf *out, pid_t pid)
     if (proc_activity_read(pid, &is))
         return;
     (void)buf_printf(out, "process %d (", (int)pid);
-    put_clean(out, is.name, strlen(is.name));
+    (void)buf_printable(out, is.name, strlen(is.name));
     (void)buf_printf(out, "): %s", proc_state_text(is.state));
     if (is.channel[0])
         (void)buf_printf(out, " in %s", is.channel);

@@ -165,6 +165,29 @@ int buf_json_string(struct buf *buf, const char *text, size_t size)
     return rc;
 }
 
+int buf_printable(struct buf *buf, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i],
+                      next = i + 1 < size ? (unsigned char)text[i + 1] : 0;
+        bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0;
+        bool control = (c < ' ' && c != '\t') || c == 0x7f || c1;
+        (void)buf_char(buf, control ? '?' : (char)c);
+        i += c1;
+    }
+    return buf->failed ? E_RESOURCE_EXHAUSTED : 0;
+}
+
+int buf_printable_lines(struct buf *buf, const char *text, size_t size)
+{
+    for (const char *end; size > 0 && (end = memchr(text, '\n', size)); text = end + 1) {
+        (void)buf_printable(buf, text, (size_t)(end - text));
+        (void)buf_char(buf, '\n');
+        size -= (size_t)(end - text) + 1;
+    }
+    return buf_printable(buf, text, size);
+}
+
 bool buf_failed(const struct buf *buf)
 {
     return buf->failed;

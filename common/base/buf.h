@@ -34,6 +34,12 @@ int buf_vprintf(struct buf *buf, const char *fmt, va_list ap) __attribute__((for
  * U+FFFD, one per bad byte, so the output is always valid. */
 int buf_json_string(struct buf *buf, const char *text, size_t size);
 
+/* `text` for a terminal: control characters but the tab become '?', those of two bytes in UTF-8
+ * (U+0080 to U+009F) too. */
+int buf_printable(struct buf *buf, const char *text, size_t size);
+/* The same for each of its lines; line ends stay. */
+int buf_printable_lines(struct buf *buf, const char *text, size_t size);
+
 bool buf_failed(const struct buf *buf);
 const char *buf_cstr(const struct buf *buf);
 

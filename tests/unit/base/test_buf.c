@@ -87,6 +87,18 @@ Test(buf, json_strings_replace_invalid_utf8)
     expect_json("\xc0\x80z", 3, "\"\xef\xbf\xbd\xef\xbf\xbdz\"");
 }
 
+Test(buf, text_for_a_terminal_has_no_control_characters)
+{
+    struct buf buf = {0};
+    static const char text[] = "a\tb\x1b[2J\0\x7f\xc2\x9b\xc3\xa4\xc2\n\n\xc2\xa0";
+    cr_assert_eq(buf_printable_lines(&buf, text, sizeof(text) - 1), 0);
+    cr_assert_str_eq(buf_cstr(&buf), "a\tb?[2J???\xc3\xa4\xc2\n\n\xc2\xa0");
+    buf_clear(&buf);
+    cr_assert_eq(buf_printable(&buf, "a\nb\r\xc2", 5), 0);
+    cr_assert_str_eq(buf_cstr(&buf), "a?b?\xc2");
+    buf_fini(&buf);
+}
+
 Test(buf, a_json_string_that_does_not_fit_leaves_no_half)
 {
     struct buf buf;
