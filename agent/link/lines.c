@@ -198,6 +198,28 @@ bool lines_send(struct lines_peer *peer, const char *text, size_t size)
     return true;
 }
 
+bool lines_send_descriptor(struct lines_peer *peer, const char *text, size_t size, int fd)
+{
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    char end = '\n';
+    struct iovec parts[] = {{.iov_base = (void *)(uintptr_t)text, .iov_len = size},
+                            {.iov_base = &end, .iov_len = 1}};
+    struct msghdr message = {.msg_iov = parts,
+                             .msg_iovlen = 2,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof(control.bytes)};
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+    if (!write_unsent(peer) || peer->unsent.size > 0)
+        return false;
+    return sendmsg(peer->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size + 1;
+}
+
 void lines_begin_text(struct lines_peer *peer)
 {
     peer->is_text = true;

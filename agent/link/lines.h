@@ -52,6 +52,9 @@ void lines_leave(struct lines *lines);
 
 /* `text` and a line end. False if it was dropped, whole: the client does not read. */
 bool lines_send(struct lines_peer *peer, const char *text, size_t size);
+/* The same for a few bytes and a descriptor, of which the client gets its own (SCM_RIGHTS). False
+ * also while earlier answers wait. `fd` stays the caller's. */
+bool lines_send_descriptor(struct lines_peer *peer, const char *text, size_t size, int fd);
 /* From the next byte on this is text. */
 void lines_begin_text(struct lines_peer *peer);
 /* Of the process that connected. It may have ended, and its number be another's; 0 = unknown. */

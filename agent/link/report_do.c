@@ -146,7 +146,7 @@ void report_perform(const struct report_said *said)
         reporter_flush(r);
         break;
     case REPORT_STACKS:
-        report_stacks_offer(r, said->peer, line->signal);
+        report_stacks_offer(r, said->peer, line);
         return;
     case REPORT_LOST:
         on_lost(said);

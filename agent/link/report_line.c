@@ -39,6 +39,7 @@ static const struct field fields[] = {
     {"value", FIELD_TEXT, AT(value), 0, REPORT_VALUE_MAX},
     {"endpoint", FIELD_TEXT, AT(endpoint), 0, ENDPOINT_MAX},
     {"elastic", FIELD_FLAG, AT(elastic), 0, 0},
+    {"pipe", FIELD_FLAG, AT(pipe), 0, 0},
 };
 
 /* Series that need no `metrics`. */

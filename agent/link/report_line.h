@@ -60,6 +60,7 @@ struct report_line {
     double for_s, wait_s, waited_s; /* waited_s NAN = not given */
     enum report_phase phase;
     int signal;                                               /* of stacks */
+    bool pipe;                                                /* stacks are written to one */
     const char *client, *why, *path, *key, *value, *endpoint; /* "" if not given */
     struct report_sample samples[REPORT_SAMPLES_MAX];
     int samples_count;

@@ -142,6 +142,7 @@ static void on_gone(void *arg, struct lines_peer *peer)
     struct reporter *r = arg;
     reporter_flush(r); /* its last step, if it has ended */
     report_calls_forget_peer(r->all, peer);
+    report_stacks_end(peer);
     free(*lines_data(peer));
     *lines_data(peer) = NULL;
 }
@@ -252,8 +253,10 @@ static void reporter_free(struct reporter *r)
     loop_timer_cancel(r->all->loop, &r->stacks_timer);
     buf_fini(&r->stacks);
     report_calls_forget_worker(r->all, r);
-    for (struct lines_peer *peer = lines_first(r->lines); peer; peer = lines_next(peer))
+    for (struct lines_peer *peer = lines_first(r->lines); peer; peer = lines_next(peer)) {
+        report_stacks_end(peer);
         free(*lines_data(peer));
+    }
     list_remove(&r->link);
     free(r->held);
     free(r);

@@ -1,20 +1,80 @@
 #include "agent/link/report_stacks.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "common/base/str.h"
 #include "common/env/proc.h"
 
 enum { SILENCE_MS = 200 }; /* after the last bytes */
 
-void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal)
+static void close_pipe(struct report_pipe *pipe)
+{
+    loop_unwatch(pipe->r->all->loop, pipe->fd);
+    close(pipe->fd);
+    pipe->r = NULL;
+}
+
+/* False if it has no writers any more. */
+static bool read_pipe(const struct report_pipe *pipe)
+{
+    char bytes[REPORT_STACKS_BYTES];
+    ssize_t size = read(pipe->fd, bytes, sizeof(bytes));
+    if (size > 0)
+        report_stacks_add(pipe->r, pipe->peer, bytes, (size_t)size);
+    return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void on_pipe(void *arg, int fd, uint32_t events)
+{
+    struct report_pipe *pipe = arg;
+    (void)fd;
+    (void)events;
+    if (!read_pipe(pipe))
+        close_pipe(pipe);
+}
+
+/* Without descriptors the text comes by the connection. */
+static void give_pipe(struct reporter *r, struct lines_peer *peer, struct report_pipe *pipe)
+{
+    static const char line[] = "{\"event\":\"pipe\"}";
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK))
+        return;
+    if (!loop_watch(r->all->loop, fds[0], EPOLLIN, on_pipe, pipe, NULL)) {
+        *pipe = (struct report_pipe){.r = r, .peer = peer, .fd = fds[0]};
+        if (!lines_send_descriptor(peer, line, strlen(line), fds[1]))
+            close_pipe(pipe);
+    } else {
+        close(fds[0]);
+    }
+    close(fds[1]);
+}
+
+void report_stacks_offer(struct reporter *r, struct lines_peer *peer,
+                         const struct report_line *line)
 {
     struct report_peer *of = *lines_data(peer);
-    (void)r;
     lines_begin_text(peer);
+    if (!of)
+        return;
     /* A later process of the same number must not get the signal. */
-    if (of && lines_pid(peer) > 0 && !proc_start_ticks(lines_pid(peer), &of->start_ticks, NULL))
-        of->signal = signal;
+    if (lines_pid(peer) > 0 && !proc_start_ticks(lines_pid(peer), &of->start_ticks, NULL))
+        of->signal = line->signal;
+    if (line->pipe)
+        give_pipe(r, peer, &of->pipe);
+}
+
+void report_stacks_end(struct lines_peer *peer)
+{
+    struct report_peer *of = *lines_data(peer);
+    if (!of || !of->pipe.r)
+        return;
+    (void)read_pipe(&of->pipe);
+    close_pipe(&of->pipe);
 }
 
 /* The process that connected may have ended, and left the connection to a child. Its number may

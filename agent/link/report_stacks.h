@@ -5,8 +5,12 @@
 
 #include "agent/link/report_state.h"
 
-/* This connection is for stacks from now on; its process writes them at `signal`. */
-void report_stacks_offer(struct reporter *r, struct lines_peer *peer, int signal);
+/* This connection is for stacks from now on; its process writes them at `line->signal`, to the
+ * connection, or to a pipe that it is given here. */
+void report_stacks_offer(struct reporter *r, struct lines_peer *peer,
+                         const struct report_line *line);
+/* Before the peer's data are freed: what its pipe still has is taken. */
+void report_stacks_end(struct lines_peer *peer);
 /* Signal all of them. False if there is none. Their text is passed on when they are silent, or
  * after REPORT_STACKS_MS. */
 bool report_stacks_take(struct reporter *r);

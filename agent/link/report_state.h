@@ -58,12 +58,23 @@ struct reporter { /* one worker */
     char where[WAIT_OPERATION_MAX + 1]; /* innermost frame of them; "" = unknown */
 };
 
+/* Python's faulthandler writes pieces of a few bytes. Each costs a socket's buffer about 1 KiB, so
+ * a dump would fill it. A pipe joins them: it has room for REPORT_STACKS_BYTES. What has no room
+ * is lost, because its writing end does not block. The agent made the pipe, so that nothing the
+ * program does can block the agent. */
+struct report_pipe {
+    struct reporter *r; /* NULL: there is none */
+    struct lines_peer *peer;
+    int fd; /* to read from */
+};
+
 struct report_peer { /* lines_data of a connection that has sent something */
     bool told_stop;
     uint64_t told_generation;
     int64_t told_error_ms;
     int signal;           /* of a connection for stacks; 0 = it is for lines */
     uint64_t start_ticks; /* of its process */
+    struct report_pipe pipe;
 };
 
 struct report_call { /* it waits for the coordinator or the core */

@@ -196,6 +196,7 @@ class Agent:
             return
         self._read()
         self._flush()
+        stacks.settle()
 
     def _connect(self) -> bool:
         now = time.monotonic()

@@ -24,9 +24,10 @@ def wait_for(what, probe, seconds=20.0):
 
 class AgentPeer:
     """`answers`: what a request of each kind gets, a dict or a function of the message. `deaf`: it accepts and does not read
-    before `listens` is set. `with_board_of`: another peer, as agents of the ranks of one job share their board."""
+    before `listens` is set. `with_board_of`: another peer, as agents of the ranks of one job share their board. Stacks are
+    taken by a pipe that it gives away (`pipes`), or by their connection, and read or not (`reads_stacks`)."""
 
-    def __init__(self, path=None, hello=None, answers=None, deaf=False, with_board_of=None):
+    def __init__(self, path=None, hello=None, answers=None, deaf=False, with_board_of=None, pipes=False, reads_stacks=True):
         self.path = path or os.path.join(tempfile.mkdtemp(prefix="m"), "s")
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         self.hello = {**HELLO, **(hello or {})}
@@ -35,6 +36,8 @@ class AgentPeer:
         if not deaf:
             self.listens.set()
         self.heard, self.garbage, self.stacks = [], [], b""
+        self.pipes, self.reads_stacks = pipes, reads_stacks
+        self.reading_ends = []
         self.board = with_board_of.board if with_board_of else {}
         self.changed = with_board_of.changed if with_board_of else threading.Condition()
         self.connections = []
@@ -61,6 +64,8 @@ class AgentPeer:
                 *lines, rest = (rest + data).split(b"\n")
                 for number, line in enumerate(lines):
                     if self._line(connection, line):
+                        if not self.reads_stacks:
+                            return
                         self.stacks += b"\n".join([*lines[number + 1:], rest])
                         while data := connection.recv(65536):
                             self.stacks += data
@@ -79,10 +84,27 @@ class AgentPeer:
             self.heard.append(message)
             self.changed.notify_all()
         if message["do"] == "stacks":
+            if self.pipes and message.get("pipe"):
+                self._give_pipe(connection)
             return True
         if "id" in message:
             threading.Thread(target=self._answer, args=(connection, message), daemon=True).start()
         return False
+
+    def _give_pipe(self, connection):
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        socket.send_fds(connection, [b'{"event":"pipe"}\n'], [writing])
+        os.close(writing)
+        if self.reads_stacks:
+            os.set_blocking(reading, True)
+            threading.Thread(target=self._read_pipe, args=(reading,), daemon=True).start()
+        else:
+            self.reading_ends.append(reading)
+
+    def _read_pipe(self, reading):
+        while data := os.read(reading, 65536):
+            self.stacks += data
+        os.close(reading)
 
     def _answer(self, connection, message):
         do = message["do"]
@@ -131,5 +153,7 @@ class AgentPeer:
             except OSError:
                 pass
             connection.close()
+        for reading in self.reading_ends:
+            os.close(reading)
         os.unlink(self.path)
         os.rmdir(os.path.dirname(self.path))

@@ -392,6 +392,47 @@ class Stacks(Case):
             child.kill()
             child.wait()
 
+    DEEP = textwrap.dedent("""
+        import muster, muster.stacks, signal, sys, threading, time
+        def the_place_of_one_thread(depth):
+            if depth:
+                the_place_of_one_thread(depth - 1)
+            there.release()
+            time.sleep(600)
+        there = threading.Semaphore(0)
+        for _ in range(int(sys.argv[1])):
+            threading.Thread(target=the_place_of_one_thread, args=(90,), daemon=True).start()
+            there.acquire()
+        muster.report(1)
+        while sys.argv[2] == "pipe" and muster.stacks._pipe < 0:
+            muster.report(1)
+        signal.raise_signal(signal.SIGUSR2)
+        muster.report(2)
+        muster.agent.agent().request({"do": "done"})
+        time.sleep(600)
+    """)
+
+    def deep(self, threads, by):
+        child = subprocess.Popen([sys.executable, "-c", self.DEEP, str(threads), by], env={**os.environ, "PYTHONPATH": str(PYTHON)})
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+
+    def test_the_agents_pipe_has_room_for_64_kib_of_small_pieces(self):
+        """It is read only after the dump. A socket's buffer would hold a tenth of it."""
+        peer = self.peer(pipes=True, reads_stacks=False)
+        self.deep(8, "pipe")
+        wait_for("the step after the dump", lambda: peer.of("done"))
+        text = os.read(peer.reading_ends[0], 1 << 20).decode()
+        self.assertEqual(text.count("in the_place_of_one_thread"), 8 * 91)
+        self.assertIn("Current thread", text)
+
+    def test_a_dump_that_nobody_reads_does_not_block_the_program(self):
+        for by in ("pipe", "connection"):
+            with self.subTest(by=by):
+                peer = self.peer(pipes=by == "pipe", reads_stacks=False)
+                self.deep(40, by)
+                wait_for("the step after the dump", lambda: 2 in [step["step"] for step in peer.of("step")])
+
 
 class OutsideOfMuster(Case):
     def test_everything_does_nothing_and_is_logged(self):

@@ -91,6 +91,53 @@ def test_at_a_hang_ranks_that_report_nothing_are_looked_at_too(make_cluster, spy
     wait_for("stacks", 20, lambda: "load_batch" in cluster.muster("logs", "--rank", "1", job).stderr)
 
 
+PIPE = '''
+        import signal
+        stacks = socket.socket(socket.AF_UNIX)
+        stacks.connect(os.environ["MUSTER_REPORT_SOCKET"])
+        stacks.sendall(json.dumps({"do": "stacks", "signal": "USR2", "pipe": True}).encode() + b"\\n")
+        told, (pipe,), _, _ = socket.recv_fds(stacks, 4096, 1)
+        assert json.loads(told) == {"event": "pipe"} and not os.get_blocking(pipe), told
+'''
+
+
+def test_a_program_has_room_for_its_whole_stacks_in_the_agents_pipe(cluster, program):  # noqa: F811
+    """Four threads with 80 frames each: some 2,000 pieces, seven times what a socket holds."""
+    job = cluster.submit("--", *program(PIPE + '''
+        import faulthandler, threading
+        def the_place(depth):
+            if depth:
+                the_place(depth - 1)
+            there.release()
+            time.sleep(1000)
+        there = threading.Semaphore(0)
+        for _ in range(4):
+            threading.Thread(target=the_place, args=(79,), daemon=True).start()
+            there.acquire()
+        faulthandler.register(signal.SIGUSR2, file=pipe, all_threads=True)
+        print("ready", flush=True)
+        time.sleep(1000)
+    '''))
+    wait_for("the program", 20, lambda: "ready" in cluster.output(job))
+    shown = cluster.muster("stacks", job, check=True).stdout
+    assert shown.count(" in the_place") == 4 * 80 and "Current thread" in shown and "process " in shown, shown
+
+
+def test_stacks_of_a_program_have_no_control_characters(cluster, program):  # noqa: F811
+    """A terminal would obey them. Neither the output nor the reason of a stall has any."""
+    job = cluster.submit("--", *program(PIPE + '''
+        text = 'Current thread 0x01 (most recent call first):\\n  File "/x/da\\x1b[2Jta.py", line 7 in lo\\x9b\\x00ad\\n'
+        signal.signal(signal.SIGUSR2, lambda *_: os.write(pipe, text.encode()))
+        for step in range(1, 21):
+            time.sleep(0.05)
+            report.note("step", step=step)
+        while True:
+            time.sleep(1)
+    '''))
+    wait_for("the place", 30, lambda: "is in da?[2Jta.py:7 in lo??ad" in cluster.muster("why", job, check=True).stdout)
+    assert '  File "/x/da?[2Jta.py", line 7 in lo??ad' in cluster.muster("stacks", job, check=True).stdout
+
+
 def test_why_names_stacks_where_nothing_is_reported(cluster):
     job = submit_ready(cluster, "--", "sh", "-c", "echo ready; sleep 1000")
     cluster.wait_state(job, "running")
