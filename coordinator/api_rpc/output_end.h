@@ -1,6 +1,6 @@
-/* When the output of a job that has ended is complete. Its agents may still send some: followers
- * wait until all is there: for as long as a node may be silent while an agent that owes some is
- * there, as a busy machine delays it, and for a short time where none is. Loop thread only.
+/* When the output of a job that has ended is complete. Its agents may still send some, and
+ * followers wait for it. A busy machine may delay an agent that has some to send. So while one
+ * is there the wait is as long as a node may be silent, else it is short. Loop thread only.
  */
 #ifndef API_RPC_OUTPUT_END_H
 #define API_RPC_OUTPUT_END_H
