@@ -28,10 +28,11 @@ function figures({ jobs, nodes, slots, slots_used, tokens_per_second, waiting_si
 }
 
 // What somebody should look at, worst first. Nothing where all is well.
-function attention({ jobs, running = [] }, nodes) {
+function attention({ jobs, running = [], changes_refused }, nodes) {
   const still = running.filter((job) => Number(job.stalled_wall_ms));
   const gone = nodes.filter((n) => ["lost", "unreachable"].includes(n.state));
   const lines = [
+    changes_refused && h("li", { "data-key": "refused" }, `${changes_refused}. Workers train on; no job starts, and no change is accepted.`),
     ...still.slice(0, ATTENTION_MAX).map((job) => h("li", { "data-key": job.id }, jobState(job), " ", jobLink(job.id, job.spec?.name), ` for ${span(Date.now() - Number(job.stalled_wall_ms))}: ${job.reason?.text || ""}`)),
     jobs.stalled > ATTENTION_MAX && h("li", { "data-key": "more" }, h("a", { href: "#/jobs?state=stalled" }, `and ${jobs.stalled - ATTENTION_MAX} more that are stalled`)),
     ...gone.slice(0, ATTENTION_MAX).map((n) => h("li", { "data-key": `node ${n.name}` }, state(n.state), " ", h("a", { href: `#/nodes/${encodeURIComponent(n.name)}` }, n.name), `: ${n.reason?.text || ""}`)),

@@ -350,6 +350,18 @@ static bool why_history(struct service_call *call, const struct job *job, struct
     return !list.failed;
 }
 
+/* 1 if the job stands still as it is because no change can be stored, else 0. */
+static int why_refused(const struct service *service, const struct job *job, struct reason *ret)
+{
+    const struct service_host *host = &service->options.host;
+    struct error err = {0};
+    if (job_state_ended(job->state) || host->writable(host->self, &err))
+        return 0;
+    reason_set(ret, REASON_CHANGES_REFUSED, "%s", err.text);
+    reason_hint(ret, "%s", err.hint);
+    return 1;
+}
+
 static bool why_reasons(struct service_call *call, const struct job *job, struct arena *arena,
                         Muster__WhyJobAnswer *ret)
 {
@@ -357,7 +369,9 @@ static bool why_reasons(struct service_call *call, const struct job *job, struct
     ret->reasons = arena_pointers(arena, WHY_REASONS_MAX);
     if (!reasons || !ret->reasons)
         return false;
-    int count = core_why(service_cluster(call->service), job, reasons, WHY_REASONS_MAX);
+    int count = why_refused(call->service, job, &reasons[0]);
+    count +=
+        core_why(service_cluster(call->service), job, reasons + count, WHY_REASONS_MAX - count);
     if (count < WHY_REASONS_MAX)
         count += rank_pace_explain(call->service->figures, job, &reasons[count]);
     for (int i = 0; i < count; i++) {

@@ -85,6 +85,7 @@ struct reason {
     X(FORGOTTEN, forgotten, "it was lost for a long time, or others were lost later")              \
     X(CHANNEL_OPENED, channel_opened, "a terminal or connection was opened beside a worker")       \
     X(CHANNEL_ENDED, channel_ended, "a terminal or connection beside a worker ended")              \
+    X(CHANGES_REFUSED, changes_refused, "the coordinator cannot store changes: nothing starts")    \
     X(ADMINISTRATOR, administrator, "an administrator set it")
 
 enum reason_kind {

@@ -127,6 +127,7 @@ class OverviewAnswer(TypedDict, total=False):
     running: List[Job]
     queue: List[OverviewAnswerPlace]
     ended: List[Job]
+    changes_refused: str
 
 class ListNodesAnswer(TypedDict):
     nodes: List[Node]

@@ -215,6 +215,34 @@ Test(service, a_failed_commit_is_answered_with_the_error_and_seen_by_nobody)
     answer_fini(&answer);
 }
 
+static void expect_said_to_readers(const char *job, bool refused)
+{
+    struct answer answer;
+    Muster__GetJobRequest get = job_named(job);
+    Muster__OverviewRequest glance = MUSTER__OVERVIEW_REQUEST__INIT;
+    const Muster__WhyJobAnswer *why = client(&world, "WhyJob", &get, &answer);
+    cr_assert(why->n_reasons);
+    cr_assert_eq(!strcmp(why->reasons[0]->kind, "changes_refused"), refused, "%s", why->summary);
+    cr_assert_eq(!!strstr(why->summary, "kept is queued: the coordinator cannot store"), refused);
+    answer_fini(&answer);
+    const Muster__OverviewAnswer *seen = client(&world, "Overview", &glance, &answer);
+    cr_assert_eq(!!strstr(seen->changes_refused, "cannot store changes"), refused);
+    answer_fini(&answer);
+}
+
+Test(service, says_why_nothing_starts_while_changes_are_refused)
+{
+    struct answer answer;
+    submit("kept", NULL, &answer);
+    answer_fini(&answer);
+    expect_said_to_readers("kept", false);
+    store_memory_fail_commits(world.store, 1, E_RESOURCE_EXHAUSTED);
+    submit("lost", NULL, &answer);
+    expect_said_to_readers("kept", true);
+    world_run(&world, DRIVER_RETRY_MS + 2);
+    expect_said_to_readers("kept", false);
+}
+
 Test(service, refuses_until_the_store_works_and_restarts_as_it_was)
 {
     struct answer answer;
