@@ -113,6 +113,8 @@ class Loops(Case):
             at = {**os.environ, "PYTHONPATH": str(PYTHON), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
             started = [subprocess.Popen([sys.executable, "-c", self.PARTS, str(self.folder), kind], env={**at, "RANK": str(rank)},
                                         stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+            for process in started:
+                self.addCleanup(process.kill)  # one may wait for another that failed
             self.assertEqual([process.communicate(timeout=300)[0].strip() for process in started], ends, kind)
 
     def test_each_step_is_reported_with_its_numbers(self):

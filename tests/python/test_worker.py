@@ -17,10 +17,16 @@ def has(module, python=sys.executable):
     return subprocess.run([python, "-c", f"import {module}"], capture_output=True).returncode == 0
 
 
+KEPT = []
+
+
 def free_port():
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return place.getsockname()[1]
+    """For ranks that listen there seconds later. A socket that may be shared stays bound to it: no connection of others gets that
+    number meanwhile. Without it rank 0 ended with "address in use" once, and rank 1 waited for half an hour."""
+    KEPT.append(socket.socket())
+    KEPT[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    KEPT[-1].bind(("", 0))
+    return KEPT[-1].getsockname()[1]
 
 
 class Ranks(Case):
