@@ -8,6 +8,8 @@ import time
 import pytest
 from localcluster import HANG_SECONDS, MUSTER, wait_for
 from reporting import lines, program  # noqa: F401: a fixture
+from test_stacks import look
+
 
 def test_steps_losses_and_checkpoints_are_known(make_cluster, program, tmp_path):
     cluster = make_cluster(nodes=2, slots=1)
@@ -104,7 +106,8 @@ def test_a_drained_program_goes_on_from_what_it_saved(make_cluster, program, tmp
         print(json.dumps({"begins": step, "resume": os.environ.get("MUSTER_RESUME_FROM")}), flush=True)
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        while not report.ask("should_stop")["stop"] and step < 60:
+        end = step + 30 if step else 10**9 # the first one goes on until it is asked, however late that is
+        while not report.ask("should_stop")["stop"] and step < end:
             step += 1
             time.sleep(0.1)
             report.note("step", step=step)
@@ -119,7 +122,7 @@ def test_a_drained_program_goes_on_from_what_it_saved(make_cluster, program, tmp
     first, second = lines(cluster, job)
     assert first == {"begins": 0, "resume": None}
     assert second["begins"] > 5 and second["resume"].endswith(f"/{second['begins']}")
-    assert int(ended["step"]) == 60 and int(ended["restarts"]) <= 1
+    assert int(ended["step"]) == second["begins"] + 30 and int(ended["restarts"]) <= 1
 
 
 ASKED = '''
@@ -174,7 +177,8 @@ def test_a_rank_knows_of_the_checkpoint_that_another_has_saved(make_cluster, pro
                 os.makedirs(path)
                 while "error" in report.ask("checkpoint", path=path, step=step):
                     time.sleep(0.1)             # the other rank has not begun yet
-                report.ask("get", key=f"seen/{step}", wait_s=20)
+                while not report.ask("get", key=f"seen/{step}", wait_s=20)["found"]:
+                    pass
         for step in (10, 20) if rank == 1 else (20,):
             latest = report.ask("latest")
             while latest["step"] != step:
@@ -379,6 +383,7 @@ def test_ill_behaved_programs_are_never_kept_waiting(cluster, program, tmp_path)
         for _ in range(100):
             report.socket.sendall(b"x" * 1000000)
         report.socket.sendall(b"\\n")
+        read = time.monotonic() # and with it all of the million before
         half = connect()
         half.sendall(b'{"do": "step", "step": 5')
         deaf = connect()
@@ -407,7 +412,7 @@ def test_ill_behaved_programs_are_never_kept_waiting(cluster, program, tmp_path)
         while (answer := report.ask("step", step=1000001)).get("error", {}).get("code") == "RESOURCE_EXHAUSTED":
             time.sleep(0.1) # until the rate allows lines again
         assert answer == {"id": report.last}, answer
-        print(json.dumps({"flood": [made, flooded], "full": full}), flush=True)
+        print(json.dumps({"flood": [made, flooded], "read": read, "full": full}), flush=True)
         time.sleep(3)
         report.ask("done")
     '''))
@@ -417,7 +422,8 @@ def test_ill_behaved_programs_are_never_kept_waiting(cluster, program, tmp_path)
     seen = lines(cluster, job)[0]
     print("flood", seen, "grown KiB", max(grown), "dropped", ended["workers"][0]["reports_dropped"])
     assert int(ended["step"]) == 1000001
-    assert 900000 < int(ended["workers"][0]["reports_dropped"]) < 2000000
+    # Read are 4000 at once and 2000 a second: of a flood that a busy machine makes slow there are more.
+    assert 995000 - 2000 * (seen["read"] - seen["flood"][0]) < int(ended["workers"][0]["reports_dropped"]) < 2000000
     assert f"rank 0: {ended['workers'][0]['reports_dropped']} reports were dropped" in cluster.muster("show", job, check=True).stdout
     assert max(grown) < 16 << 10, grown
     begun, over = seen["flood"]
@@ -460,10 +466,10 @@ def test_a_hang_is_named_with_where_python_is(make_cluster, program):
     assert "load_batch" in cluster.muster("why", job, check=True).stdout
     stacks = wait_for("the stacks in the log", 10, lambda: (lambda t: t if "load_batch" in t else None)(cluster.output(job)))
     assert "most recent call first" in stacks
-    asked = cluster.muster("stacks", job, "--rank", "1", check=True).stdout
-    assert "in load_batch" in asked and "all_reduce" not in asked and "process " in asked, asked
-    asked = cluster.muster("stacks", job, check=True).stdout
-    assert "[1]   File" in asked and "in load_batch" in asked and "in all_reduce" in asked, asked
+    asked = look(cluster, job, "in load_batch", "--rank", "1").stdout
+    assert "all_reduce" not in asked and "process " in asked, asked
+    asked = wait_for("both", 10, lambda: (lambda text: text if "in load_batch" in text and "in all_reduce" in text else None)(cluster.muster("stacks", job).stdout))
+    assert "[1]   File" in asked, asked
     assert stalled["state"] == "running"
 
 

@@ -103,7 +103,7 @@ def test_a_shell_is_a_terminal_beside_the_worker(cluster, job):
     person.command("echo $((6*7)) code=$?", r"[\r\n]42 code=130")
     assert [c["what"] for c in open_channels(cluster, job)] == ["a shell"]
     shown = cluster.muster("show", job, check=True).stdout
-    assert re.search(r"RANK +NODE +OPEN +BY +SINCE\n +0 +node1 +a shell +\S+ +[\d.]+ ?m?s ago\n", shown), shown
+    assert re.search(r"RANK +NODE +OPEN +BY +SINCE\n +0 +node1 +a shell +\S+ +[\d.hms ]+ ago\n", shown), shown
     person.type("exit 5\r")
     assert person.end() == 5
     assert not person.is_raw(), "the terminal is as it was"
