@@ -74,19 +74,19 @@ PLANTS = [
      "        if (rank < 1 && !group_has_asked(job_worker(job, uid), group->generation))\n            return false;"),
     ("slot-given-twice", "coordinator/scheduler/scheduler.c",
      "            node->slot_map[slot / 64] |= UINT64_C(1) << (slot % 64);", "            (void)slot;"),
-    ("assignment-generation-falls", "coordinator/model/gang.c",
+    ("assignment-generation-falls", "coordinator/model/assignment.c",
      ".generation = worker->should_stop || !member ? worker->generation : group->generation,",
      ".generation = group->generation,"),
     ("acknowledged-before-stored", "coordinator/driver.c",
-     "    int rc = commit(driver, &err);\n    driver->took",
+     "    if (commit(driver, &err))\n        refuse_from_now(driver, &err);\n    else\n        perform(driver);\n    /* Performing",
      "    for (int i = 0; i < driver->actions.count; i++)\n"
      "        if (driver->actions.items[i].kind == ACTION_ANSWER)\n"
      "            service_perform(driver->service, &driver->actions.items[i]);\n"
-     "    int rc = commit(driver, &err);\n    driver->took"),
+     "    if (commit(driver, &err))\n        refuse_from_now(driver, &err);\n    else\n        perform(driver);\n    /* Performing"),
     ("giving-way-never-ends", "coordinator/core/evict.c",
      "    if (job_living_workers(job) > 0) {", "    if (job_living_workers(job) >= 0) {"),
     ("given-back-node-stays-a-member", "coordinator/core/reform.c",
-     "if (worker->leaving || (ended", "if ((worker->leaving && !base->world) || (ended"),
+     "if (worker->leaving ||\n            (ended", "if ((worker->leaving && !base->world) ||\n            (ended"),
     ("restart-forgets-checkpoints", "coordinator/core/checkpoint.c",
      "            step_store(step, job);\n", ""),
     ("ledger-forgets-recovery", "coordinator/model/ledger.c",
