@@ -181,6 +181,7 @@ static void settle_late_join(struct step *step, struct job *job)
     }
     step_reassign_group(step, job, group);
     step_settle(step, job);
+    step->wants_pass = true; /* it may grow in place */
 }
 
 static void settle_trained(struct step *step, struct job *job)

@@ -221,6 +221,8 @@ static int64_t wake_at(const struct job *job, int64_t now_ms)
             take_earlier_set(&at_ms, job->grow_after_ms);
         if (job->state == JOB_RUNNING && resize_due(job) > now_ms)
             take_earlier_set(&at_ms, resize_due(job));
+        if (resize_silence_ends(job) > now_ms)
+            take_earlier_set(&at_ms, resize_silence_ends(job));
         if (job->state == JOB_RUNNING)
             take_earlier_set(&at_ms, ledger_hangs_at_ms(&job->ledger));
         if (defrag_rest_ends(job) > now_ms) /* then a waiting job may need it to move */

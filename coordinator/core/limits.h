@@ -25,6 +25,8 @@ enum {
     MOVE_PATIENCE_MS = START_TIMEOUT_MS, /* a gang stays on a drained node for this long while new
                                           * workers start elsewhere, */
     MOVE_RETRY_MS = 10000,               /* and for this long after one of them failed */
+    FIRST_WORD_MS = START_TIMEOUT_MS,    /* a silent gang may be importing, and is not restarted for
+                                       * another size */
     UNAWARE_AFTER_MS = 2000,   /* started, but silent: a program that does not use libworker */
     BROKEN_TIMEOUT_MS = 3000,  /* peers lost each other, but no worker died: form again */
     FINISH_TIMEOUT_MS = 60000, /* some finished, the others make no progress */

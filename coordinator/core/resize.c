@@ -30,19 +30,43 @@ int resize_least(const struct job *job)
     return lacks > 1 ? lacks : 1;
 }
 
+int64_t resize_silence_ends(const struct job *job)
+{
+    const struct group *group = &job->current;
+    int64_t last_ms = group->since_ms;
+    if (!resize_restarts(job) || job->spec->elastic != ELASTIC_IN_PLACE)
+        return 0;
+    for (int rank = 0; rank < group->world; rank++) {
+        const struct worker *worker = job_worker(job, group->members[rank]);
+        if (!worker_living(worker) || (worker->reports && !worker->aware))
+            return 0;
+        if (worker->started_ms > last_ms)
+            last_ms = worker->started_ms;
+    }
+    return last_ms + FIRST_WORD_MS;
+}
+
+static int64_t later(int64_t a_ms, int64_t b_ms)
+{
+    return a_ms > b_ms ? a_ms : b_ms;
+}
+
 int64_t resize_due(const struct job *job)
 {
     int64_t due_ms = job->capacity_since_ms + RESIZE_CAPACITY_MS;
-    if (!job->capacity_since_ms || job->grow_now)
-        return job->capacity_since_ms;
+    if (!job->capacity_since_ms)
+        return 0;
+    if (job->grow_now)
+        return later(job->capacity_since_ms, resize_silence_ends(job));
     if (due_ms < job->current.since_ms + RESIZE_SETTLE_MS)
         due_ms = job->current.since_ms + RESIZE_SETTLE_MS;
-    return due_ms < job->grow_after_ms ? job->grow_after_ms : due_ms;
+    return later(later(due_ms, job->grow_after_ms), resize_silence_ends(job));
 }
 
 bool resize_is_due(const struct job *job, int64_t now_ms)
 {
-    return job->grow_now || (job->capacity_since_ms && now_ms >= resize_due(job));
+    bool wanted = job->grow_now || job->capacity_since_ms;
+    return wanted && now_ms >= later(resize_due(job), resize_silence_ends(job));
 }
 
 bool resize_under_way(const struct job *job)
@@ -109,6 +133,8 @@ void resize_note_capacity(struct step *step, struct job *job, int nodes)
 void resize_shrink(struct step *step, struct job *job)
 {
     struct reason reason;
+    if (step->now_ms < resize_silence_ends(job))
+        return;
     reason_set(&reason, REASON_SCALED,
                "it was scaled down: it starts again from its checkpoint with %d node%s",
                job->nodes_max, str_plural(job->nodes_max));

@@ -7,6 +7,10 @@
  * run for RESIZE_SETTLE_MS. Each growth doubles the wait for the next one, unless none was due for
  * GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once.
  *
+ * A gang of silent workers may be importing, and join a moment later: then it changes its size in
+ * place. So it is not restarted before one reports and does not join, or before
+ * FIRST_WORD_MS are over.
+ *
  * While the gang ends its nodes are free, so it is not done while a waiting job could use them.
  * Until it is due other gangs may use those nodes as spares; while it ends no spare is added
  * (place.h).
@@ -27,6 +31,9 @@ bool resize_is_due(const struct job *job, int64_t now_ms); /* it restarts now if
 bool resize_under_way(const struct job *job); /* it is ending in order to restart with more nodes */
 /* No job refused in this pass could take its nodes from it. */
 bool resize_is_safe(const struct step *step, const struct job *job, const struct pass *pass);
-void resize_shrink(struct step *step, struct job *job); /* to the requested size */
+/* Until when a program that may be importing is waited for; 0 = it is known that it restarts. */
+int64_t resize_silence_ends(const struct job *job);
+/* To the requested size, once that wait is over. */
+void resize_shrink(struct step *step, struct job *job);
 
 #endif

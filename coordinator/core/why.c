@@ -127,6 +127,27 @@ static bool explain_growth(const struct cluster *cluster, const struct job *job,
     return true;
 }
 
+static int64_t silence_left_s(const struct cluster *cluster, const struct job *job)
+{
+    int64_t left_ms = resize_silence_ends(job) - cluster_now(cluster);
+    return left_ms > 0 ? (left_ms + 999) / 1000 : 0;
+}
+
+/* A gang that was scaled down while it is silent. */
+static bool explain_silence(const struct cluster *cluster, const struct job *job,
+                            struct reason *ret)
+{
+    int64_t left_s = silence_left_s(cluster, job);
+    if (!left_s || !job->nodes_max || job->current.nodes <= job->nodes_max)
+        return false;
+    reason_set(ret, REASON_SCALED,
+               "has %d nodes and is to have %d: its program has said nothing yet and may be "
+               "importing; in %lld s it starts again with %d",
+               job->current.nodes, job->nodes_max, (long long)left_s, job->nodes_max);
+    reason_hint(ret, "a program that joins before gives the nodes back in place (docs/report.md)");
+    return true;
+}
+
 /* The same for a gang that has to restart in order to grow. */
 static bool explain_resize(const struct cluster *cluster, const struct job *job, struct reason *ret)
 {
@@ -138,8 +159,13 @@ static bool explain_resize(const struct cluster *cluster, const struct job *job,
                    "has %d of up to %d nodes: starts again from its checkpoint with more in %lld s",
                    job->current.nodes, job->spec->nodes_max,
                    left_ms > 0 ? (long long)(left_ms + 999) / 1000 : 0);
-        reason_hint(ret, "`muster scale %s %d..%d` does it at once", job->id, job->spec->nodes_min,
-                    job->spec->nodes_max);
+        if (silence_left_s(cluster, job))
+            reason_hint(ret,
+                        "its program has said nothing yet and may be importing; one that joins "
+                        "before grows in place (docs/report.md)");
+        else
+            reason_hint(ret, "`muster scale %s %d..%d` does it at once", job->id,
+                        job->spec->nodes_min, job->spec->nodes_max);
     } else {
         reason_set(ret, REASON_GROWING, "has %d of up to %d nodes", job->current.nodes,
                    job->spec->nodes_max);
@@ -294,7 +320,7 @@ int core_why(const struct cluster *cluster, const struct job *job, struct reason
                     job->id);
     if (count < max &&
         (explain_newcomers(job, &ret[count]) || explain_growth(cluster, job, &ret[count]) ||
-         explain_resize(cluster, job, &ret[count])))
+         explain_resize(cluster, job, &ret[count]) || explain_silence(cluster, job, &ret[count])))
         count++;
     if (count < max)
         count += explain_spares(job, &ret[count]);

@@ -124,6 +124,8 @@ PLANTS = [
      "!same && (begun || min != max);", "!same && (begun ? min != max : !same);"),
     ("growth-by-restart-at-once", "coordinator/core/resize.c",
      "    if (due_ms < job->current.since_ms + RESIZE_SETTLE_MS)\n        due_ms = job->current.since_ms + RESIZE_SETTLE_MS;\n", ""),
+    ("silent-gang-starts-again-at-once", "coordinator/core/resize.c",
+     "    return last_ms + FIRST_WORD_MS;", "    return last_ms;"),
     ("waiting-is-charged-after-a-restart", "coordinator/model/tenant.c",
      "    if (!job->use_wall_ms)\n        return guess_use", "    if (job->started_wall_ms)\n        return guess_use"),
     ("use-of-forgotten-jobs-is-forgotten", "coordinator/forgotten_use.c",

@@ -35,6 +35,22 @@ static void check_growth(struct stage *stage, struct sim_job *mine, const struct
     mine->grows = grows;
 }
 
+/* A silent program may be importing, and change its size in place a moment later. */
+static void check_silence(struct stage *stage, struct sim_job *mine, const struct job *job)
+{
+    int64_t now_ms = stage->world->now_ms;
+    bool restarts = job->state == JOB_RESTARTING && (strcmp(job->reason.kind, "growing") == 0 ||
+                                                     strcmp(job->reason.kind, "scaled") == 0);
+    bool known = job->spec->elastic != ELASTIC_IN_PLACE;
+    for (int i = 0; i < job->workers_count; i++)
+        known |= job->workers[i].reports || job->workers[i].state == WORKER_EXITED;
+    if (restarts && !mine->resizes && !known && mine->since_ms && job->current.generation &&
+        now_ms - mine->since_ms < FIRST_WORD_MS)
+        world_fail(stage->world, "%s starts again for its size after %lld ms of silence", job->id,
+                   (long long)(now_ms - mine->since_ms));
+    mine->resizes = restarts;
+}
+
 /* A tenant is charged for the slots that its jobs hold while time passes, and for nothing else, in
  * each life of the coordinator, whichever of them are forgotten. */
 static void check_use(struct stage *stage, struct sim_use *mine, const struct tenant *tenant)
@@ -61,6 +77,7 @@ void sizes_check(struct stage *stage, const struct cluster *cluster)
             continue;
         check_fixed(stage, mine, job);
         check_growth(stage, mine, job);
+        check_silence(stage, mine, job);
     }
     for (int i = 0; i < SIM_USES_MAX; i++) {
         const struct tenant *tenant = cluster_tenant(cluster, tenants[i]);

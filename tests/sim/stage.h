@@ -37,7 +37,8 @@ struct sim_job {                    /* of the client's workload */
     int fixed_nodes;            /* of its first gang, 0 = none yet */
     int64_t since_ms;           /* its gang of since_generation, 0 = not known */
     uint64_t since_generation;
-    bool grows; /* it starts again to grow */
+    bool grows;   /* it starts again to grow */
+    bool resizes; /* or to have the size that was asked for */
 };
 
 struct sim_tenant { /* set by the client at the start */

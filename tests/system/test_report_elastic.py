@@ -239,3 +239,34 @@ def test_a_node_that_is_added_does_not_stop_the_others_while_its_workers_start(m
     trains(cluster, job, 2, 2)
     end(cluster, job)
     assert worlds(cluster, job, first["workers"][0]["pid"]) == [(1, 1), (2, 2)]
+
+
+def test_a_gang_that_is_scaled_while_it_imports_keeps_its_processes(make_cluster, program, tmp_path):
+    """It is silent, and counts as running. One that never speaks is in test_resize.c."""
+    cluster, gate = make_cluster(nodes=2), Gate(tmp_path)
+    gate.shut()
+    job = cluster.submit("-N", "1..2", "--", *program(gate.program()))
+    first = cluster.wait_state(job, "running")
+    assert [worker["rank"] for worker in first["workers"]] == [0, 1], first
+    cluster.muster("scale", job, "1", check=True)
+    assert "has 2 nodes and is to have 1: its program has said nothing yet" in cluster.muster("why", job, check=True).stdout
+    gate.open()
+    trains(cluster, job, 1, 2)
+    end(cluster, job)
+    assert (2, 1) in worlds(cluster, job, first["workers"][0]["pid"])
+    assert "starts again" not in cluster.muster("events", job, check=True).stdout
+    assert int(cluster.job(job)["restarts"]) == 0
+
+
+def test_a_gang_that_is_to_grow_while_it_imports_keeps_its_process(make_cluster, program, tmp_path):
+    cluster, gate = make_cluster(nodes=2), Gate(tmp_path)
+    gate.shut()
+    job = cluster.submit("-N", "1", "--elastic", "in_place", "--", *program(gate.program()))
+    first = cluster.wait_state(job, "running")
+    cluster.muster("scale", job, "1..2", check=True)
+    wait_for("the reason", 20, lambda: "its program has said nothing yet" in cluster.muster("why", job, check=True).stdout)
+    gate.open()
+    trains(cluster, job, 2, 2)
+    end(cluster, job)
+    assert (2, 2) in worlds(cluster, job, first["workers"][0]["pid"])
+    assert "starts again" not in cluster.muster("events", job, check=True).stdout

@@ -164,6 +164,7 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
                                         .broken = w->broken,
                                         .endpoint = w->endpoint ? w->endpoint : endpoints[i],
                                         .aware = !story->unaware,
+                                        .reports = story->reports,
                                         .lost_ranks = w->lost_ranks,
                                         .lost_ranks_count = w->lost_count,
                                         .wait = w->wait.waited_ms ? &w->wait : NULL,

@@ -63,6 +63,7 @@ struct story {
     int nodes_count;
     bool pass_later;             /* events say that others come at once */
     bool unaware;                /* programs never say Hello */
+    bool reports;                /* they report steps and metrics */
     bool slow;                   /* programs that start do not ask to join yet */
     bool finish;                 /* workers exit 0 as soon as they run */
     char trace[STORY_TRACE_MAX]; /* job_state and node_state lines since it was last expected */

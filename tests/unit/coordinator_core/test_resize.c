@@ -35,14 +35,19 @@ static struct job *running_silently(const struct story_spec *spec)
     return story_job(&s, "j1");
 }
 
-static const struct reason *why(struct job *job)
+static const struct reason *why_of_kind(struct job *job, const char *kind)
 {
     static struct reason reasons[4];
     int count = core_why(s.cluster, job, reasons, 4);
     for (int i = 0; i < count; i++)
-        if (strcmp(reasons[i].kind, "growing") == 0)
+        if (strcmp(reasons[i].kind, kind) == 0)
             return &reasons[i];
     return NULL;
+}
+
+static const struct reason *why(struct job *job)
+{
+    return why_of_kind(job, "growing");
 }
 
 Test(resize, a_silent_program_grows_again_after_a_node_was_lost)
@@ -59,9 +64,9 @@ Test(resize, a_silent_program_grows_again_after_a_node_was_lost)
     cr_assert_not_null(why(job));
     cr_expect(strstr(why(job)->text, "starts again from its checkpoint with more in "), "%s",
               why(job)->text);
-    cr_expect(strstr(why(job)->hint, "`muster scale j1 1..3`"), "%s", why(job)->hint);
+    cr_expect(strstr(why(job)->hint, "may be importing"), "%s", why(job)->hint);
     cr_expect_eq(job->current.nodes, 1, "it has only just begun to run");
-    story_wait(&s, RESIZE_SETTLE_MS);
+    story_wait(&s, FIRST_WORD_MS);
     story_expect(&s, "b ready reported\nj1 restarting growing\n"
                      "j1 starting placed\nj1 running all_started\n");
     cr_expect_eq(job->current.nodes, 2);
@@ -121,6 +126,7 @@ Test(resize, nobody_gives_its_place_up_for_more_while_others_wait_for_it)
 
 Test(resize, scale_is_obeyed_up_and_down_and_at_once)
 {
+    s.reports = true; /* so that they are known not to join */
     struct job *job = running_silently(&elastic);
     story_scale(&s, "j1", 1, 1);
     cr_expect_eq(s.error.code, 0, "%s", s.error.text);
@@ -135,6 +141,65 @@ Test(resize, scale_is_obeyed_up_and_down_and_at_once)
     story_expect(&s, "j1 restarting growing\nj1 starting placed\nj1 running all_started\n");
     cr_expect_eq(job->current.nodes, 2);
     cr_expect_eq(job->restarts, 0);
+}
+
+Test(resize, a_silent_program_is_scaled_after_the_time_for_its_first_word)
+{
+    struct job *job = running_silently(&elastic);
+    story_scale(&s, "j1", 1, 1);
+    story_wait(&s, FIRST_WORD_MS - 5000);
+    story_expect(&s, "");
+    const struct reason *waits = why_of_kind(job, "scaled");
+    cr_assert_not_null(waits);
+    cr_expect(strstr(waits->text, "has 2 nodes and is to have 1: its program has said nothing yet "
+                                  "and may be importing; in "),
+              "%s", waits->text);
+    story_wait(&s, 5000 + UNAWARE_AFTER_MS + 2000);
+    story_expect(&s, "j1 restarting scaled\nj1 starting placed\nj1 running all_started\n");
+    cr_expect_eq(job->current.nodes, 1);
+    story_wait(&s, FIRST_WORD_MS);
+    story_scale(&s, "j1", 2, 3);
+    story_wait(&s, UNAWARE_AFTER_MS + 2000);
+    cr_expect_eq(job->current.nodes, 2, "nothing is waited for any more: %s", s.trace);
+}
+
+Test(resize, a_program_that_imports_gives_its_nodes_back_in_place)
+{
+    struct job *job = running_silently(&elastic);
+    story_scale(&s, "j1", 1, 1);
+    story_wait(&s, 20000);
+    story_expect(&s, "");
+    s.unaware = false; /* it says Hello, and asks to join */
+    story_wait(&s, 5000);
+    cr_expect_null(strstr(s.trace, "restarting"), "%s", s.trace);
+    cr_expect_eq(job->current.nodes, 1, "%s", s.trace);
+    cr_expect_eq(job->restarts, 0);
+    cr_expect(job->current.joined);
+    cr_expect_null(why_of_kind(job, "scaled"));
+}
+
+Test(resize, a_program_that_imports_grows_in_place)
+{
+    struct job *job = running_silently(&elastic);
+    story_node_up(&s, "c", 1);
+    story_scale(&s, "j1", 1, 3);
+    story_wait(&s, RESIZE_SETTLE_MS + RESIZE_CAPACITY_MS);
+    cr_expect_eq(job->current.generation, 1, "%s", s.trace);
+    s.unaware = false;
+    story_wait(&s, 5000);
+    cr_expect_null(strstr(s.trace, "restarting"), "%s", s.trace);
+    cr_expect_eq(job->current.nodes, 3, "%s", s.trace);
+    cr_expect_eq(job->restarts, 0);
+}
+
+Test(resize, one_rank_that_reports_and_does_not_join_is_enough_to_know)
+{
+    struct job *job = running_silently(&elastic);
+    job_worker(job, job->current.members[1])->reports = true;
+    story_scale(&s, "j1", 1, 1);
+    story_follow(&s);
+    story_wait(&s, UNAWARE_AFTER_MS + 2000);
+    cr_expect_eq(job->current.nodes, 1, "%s", s.trace);
 }
 
 Test(resize, a_larger_minimum_waits_for_room_and_what_runs_goes_on)
@@ -164,7 +229,7 @@ Test(resize, scaled_down_while_it_starts_it_gives_back_when_it_runs)
     cr_assert_eq(job->state, JOB_STARTING);
     story_scale(&s, "j1", 1, 1);
     cr_expect_eq(s.error.code, 0, "%s", s.error.text);
-    story_wait(&s, 2 * UNAWARE_AFTER_MS + 4000);
+    story_wait(&s, FIRST_WORD_MS + 2 * UNAWARE_AFTER_MS + 4000);
     cr_expect_eq(job->state, JOB_RUNNING);
     cr_expect_eq(job->current.nodes, 1);
 }
