@@ -23,6 +23,7 @@ const char *const needs_strategies[] = {"ddp", "zero1", "zero2", "fsdp", "all", 
 const char *const needs_precisions[] = {"no", "bf16", "fp16", NULL};
 const char *const needs_devices[] = {"cpu", "cuda", NULL};
 const char *const needs_attentions[] = {"auto", "own", "cudnn", NULL};
+const char *const needs_compiles[] = {"auto", "off", "on", NULL};
 const char *const needs_policies[] = {"none", "blocks", "operations", NULL};
 const char *const needs_optimizers[] = {"adamw", "adam", "sgd", "lion", "adafactor", "muon", NULL};
 
@@ -170,6 +171,7 @@ int needs_new(const struct args *args, struct wk_model *model, const struct devi
             .bucket_bytes = (size_t)(default_of(SETTING_BUCKET_MIB) * MIB),
             .optimizer = optimizer,
             .device = device,
+            .graphs = device_graphs_of(args_text(args, "compile")),
         };
         rc = estimate_rows(n, model, args_text(args, "strategy"), err);
         n->options.optimizer = NULL;
@@ -204,6 +206,18 @@ static void show_bus(const struct needs *needs)
             printf("%s: an update waits at least %.1f ms for the bus, PCIe 5.0 x16\n",
                    needs_strategies[needs->strategies[i]], bytes / 2 / each_way * 1e3);
     }
+}
+
+/* What is known of graphs without a GPU. */
+static void show_graphs(const struct estimate *e)
+{
+    char bytes[FORMAT_MAX];
+    if (*e->graphs_reason)
+        printf("%s\n", e->graphs_reason);
+    if (e->graphs.launches)
+        printf("graphs: at most %d launches of a pass, in at least %s of the host's memory\n"
+               "graphs: their memory on the GPU is the driver's, not known before they are made\n",
+               e->graphs.launches, format_bytes((uint64_t)e->graphs.host_bytes, bytes));
 }
 
 void needs_table(const struct needs *needs)
@@ -242,6 +256,7 @@ void needs_table(const struct needs *needs)
     table_print(&table, stdout, "no strategy");
     table_fini(&table);
     show_bus(needs);
+    show_graphs(&needs->rows[0]);
 }
 
 struct figure {
@@ -314,6 +329,9 @@ int needs_tree(const struct needs *needs, struct arena *arena, struct tree *root
 {
     const struct estimate *first = &needs->rows[0];
     struct tree *rows = tree_list(arena);
+    const struct figure graphs[] = {{"graph_launches", first->graphs.launches},
+                                    {"graph_host_bytes", (int64_t)first->graphs.host_bytes},
+                                    {0}};
     int rc = set_question(needs, arena, root);
     if (!rc)
         rc = tree_map_set(arena, root, "forward_flop", tree_number(arena, first->forward_flop));
@@ -325,5 +343,9 @@ int needs_tree(const struct needs *needs, struct arena *arena, struct tree *root
         rc = tree_map_set(arena, root, "strategies", rows);
     for (int i = 0; i < needs->count && !rc; i++)
         rc = add_row(needs, i, arena, rows);
+    if (!rc && *first->graphs_reason)
+        rc = tree_map_set(arena, root, "graphs", tree_string(arena, first->graphs_reason));
+    if (!rc && *first->graphs_reason)
+        rc = set_figures(arena, root, graphs);
     return rc;
 }

@@ -55,6 +55,11 @@ struct wk_optimizer;
          .choices = needs_attentions,                                                              \
          .fallback = "auto",                                                                       \
          .help = "cuda: which attention it computes, as the setting"},                             \
+        {.name = "compile",                                                                        \
+         .kind = ARGS_OPTION,                                                                      \
+         .choices = needs_compiles,                                                                \
+         .fallback = "auto",                                                                       \
+         .help = "cuda: whether passes are repeated as graphs, as the setting"},                   \
         {.name = "low-gradients",                                                                  \
          .kind = ARGS_FLAG,                                                                        \
          .help = "estimate: gradients are kept in the narrow type"},                               \
@@ -68,7 +73,8 @@ struct wk_optimizer;
 extern const char *const needs_strategies[],
     *const needs_precisions[], *const needs_optimizers[], *const needs_policies[],
                                                               *const needs_devices[],
-                                                                  *const needs_attentions[];
+                                                                  *const needs_attentions[],
+                                                                      *const needs_compiles[];
 
 /* How a training pass is computed, by the options. E_INVALID_ARGUMENT. */
 struct needs_pass {

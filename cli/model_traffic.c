@@ -12,6 +12,7 @@
 #include "libworker/estimate/estimate.h"
 #include "libworker/estimate/traffic.h"
 #include "libworker/graph/graph_model.h"
+#include "libworker/graph/repeat.h"
 
 enum { LIMIT = 1 << 20 };
 
@@ -119,11 +120,15 @@ int traffic_table(const struct args *args, struct wk_model *model, const struct 
     struct chosen_kernels chosen;
     traffic_count(plan, &traffic);
     chosen_find(plan, &chosen);
+    char graphs[REPEAT_REASON_BYTES];
+    repeat_reason(plan, device_graphs_of(args_text(args, "compile")), graphs);
     rc = add_update(args, model, plan, &traffic, err);
     plan_free(plan);
     if (rc)
         return rc;
     print_traffic(&traffic, &(struct roofs){(double)bandwidth * 1e9, (double)rate * 1e12});
     model_graph_chosen(&chosen);
+    if (device)
+        printf("%s\n%s\n", graphs, REPEAT_UPDATE);
     return 0;
 }

@@ -8,7 +8,7 @@
 struct device;
 struct wk_model;
 
-/* The rows of `muster model count` that say what a device can do. */
+/* The rows of `muster model count` with what a device can do. */
 #define TRAFFIC_OPTIONS                                                                            \
     {.name = "bandwidth",                                                                          \
      .kind = ARGS_OPTION,                                                                          \

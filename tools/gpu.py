@@ -489,6 +489,7 @@ def train(gpu, report, python, model, sizes, length):
         rate = step_flop(model, parameters, samples, length) / ms * 1e-9
         name = f"{model} bf16, {tokens} tokens"
         report.add("train", name, ours=round(tokens / ms * 1e3), unit="token/s", ms=round(ms, 3), losses=losses(ours[:3] + ours[-1:]))
+        report.add("train", f"{name}, graphs", why="; ".join(re.findall(r"graphs of (.*)", out)) or "the worker did not say whether there are any")
         if Roofs.tflops:
             report.add("train", f"{name}, of GEMM", ours=round(rate, 4), unit="TFLOP/s", target=0.3, **share(rate, Roofs.tflops, "the product"))
         for way in ("eager", "compile") if python else ():

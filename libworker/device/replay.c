@@ -127,10 +127,20 @@ static bool args_reserve(struct record *record, size_t bytes)
     return true;
 }
 
-static bool record_add(struct record *record, const struct replay_work *work)
+static size_t aligned(size_t args_bytes)
 {
     enum { ALIGN = 16 };
-    size_t bytes = (work->launch.args_bytes + ALIGN - 1) / ALIGN * ALIGN;
+    return (args_bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+size_t replay_work_bytes(size_t args_bytes)
+{
+    return sizeof(struct replay_work) + aligned(args_bytes);
+}
+
+static bool record_add(struct record *record, const struct replay_work *work)
+{
+    size_t bytes = aligned(work->launch.args_bytes);
     struct replay_work *works =
         array_reserve_or_null(record->works, record->n, &record->works_capacity, sizeof(*works));
     if (works)
@@ -394,4 +404,5 @@ void replay_free(struct queue *queue)
 void replay_counted(const struct queue *queue, struct replay_counts *ret)
 {
     *ret = queue->replay ? queue->replay->counts : (struct replay_counts){0};
+    ret->bytes = queue->replay ? queue->replay->bytes : 0;
 }

@@ -52,8 +52,12 @@ void replay_end(struct queue *queue);
  * Outside of sections. */
 void replay_drop(struct queue *queue, const void *owner);
 
+/* Host memory of a record for a piece of work with arguments of that size, at the least. */
+size_t replay_work_bytes(size_t args_bytes);
+
 struct replay_counts {
     long recorded, captured; /* sequences */
+    size_t bytes;            /* of records that are kept now */
     long replayed;           /* graphs that were enqueued */
     long works;              /* pieces of work in those */
     bool gives_up;

@@ -9,8 +9,8 @@
 #include "common/base/error.h"
 #include "libworker/device/kernels.h"
 
-/* A launch, a copy or a fill. `traffic` has each range once (device.h), and what its kernel says
- * that it moves besides. Of copies between the device and the host it has the device's side. */
+/* A launch, a copy or a fill. `traffic` has each range once (device.h), and what its kernel moves
+ * besides. Of copies between the device and the host it has the device's side. */
 struct counted {
     const char *name; /* the launch's, COUNTED_COPY or COUNTED_FILL; static */
     int ranges;

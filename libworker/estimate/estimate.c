@@ -56,6 +56,10 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
     e->batch = input_bytes(m->graph, &wanted.sizes);
     e->again_flop = plan->again_flop;
     add_flop(plan, e);
+    if (o->device)
+        repeat_reason(plan, o->graphs, e->graphs_reason);
+    if (o->device && repeat_pays(plan, o->graphs))
+        e->graphs = repeat_needs(plan);
     plan_free(plan);
     return 0;
 }

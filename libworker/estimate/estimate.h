@@ -17,6 +17,7 @@
 #include <worker/nn.h>
 
 #include "common/base/error.h"
+#include "libworker/graph/repeat.h"
 #include "libworker/optim/optimizer.h"
 #include "libworker/parallel/strategy_options.h"
 
@@ -43,6 +44,7 @@ struct estimate_options {
     bool masters_on_host; /* optimizers on whole tensors all stays on the device */
     const struct wk_optimizer *optimizer; /* borrowed */
     const struct device *device;          /* whose kernels run; NULL: the host's. Borrowed */
+    enum device_graphs graphs;            /* the setting compile; on a device other than the host */
 };
 
 /* Bytes of the rank with the most, at the fullest moment of a step. */
@@ -60,6 +62,8 @@ struct estimate {
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
     double again_flop;                  /* of what it repeats */
     double sent;                        /* bytes that the rank sends in a step of one pass */
+    struct repeat_needs graphs;         /* of a pass; zeros: it is not repeated. Not in the total */
+    char graphs_reason[REPEAT_REASON_BYTES]; /* (graph/repeat.h); "": without a device */
 };
 
 /* WK_EINVAL names the number that is outside its limits; WK_EUNSUPPORTED: a model that is no graph,

@@ -1,6 +1,6 @@
 /* What a step makes a device do: kernels, bytes read and written, FLOP, by operation. A pass is
  * counted from its plan, and the update by the code that enqueues it; neither is run. Each tensor
- * of a launch counts once, and what a device's kernels say that they move besides
+ * of a launch counts once, and what a device's kernels move besides
  * (device/kernels.h). Caches are not known: what two kernels read counts twice. Any thread.
  */
 #ifndef ESTIMATE_TRAFFIC_H
@@ -31,9 +31,9 @@ struct traffic {
 
 void traffic_count(const struct plan *plan, struct traffic *ret);
 
-/* The end of a step under ddp on one rank: the loss, the gradients' norm, the clip by it, what
- * decides whether the step is made, the update, and gradients that are zero again. The loss scale
- * is one of the numbers. Parameters are those that the model trains. */
+/* The end of a step under ddp on one rank: the loss, the gradients' norm and the clip by it. Then
+ * the verdict on the step, the update, and gradients that are zero again. The loss scale is one of
+ * the numbers. Parameters are those that the model trains. */
 struct traffic_update {
     const struct wk_model *model;
     struct wk_optimizer *optimizer; /* with its groups, not prepared; borrowed */

@@ -22,6 +22,7 @@ struct graph_model {
     int64_t capacity; /* positions that the cache of a text has room for, while there is one */
     struct site site;
     bool apart;     /* plan_options */
+    unsigned told;  /* what was remarked about graphs: bits of pass.c */
     float *carried; /* what buffers have, in the site (carry.h); NULL: no memory yet */
 };
 

@@ -10,6 +10,7 @@
 #include "libworker/graph/carry.h"
 #include "libworker/graph/chosen.h"
 #include "libworker/graph/op/custom.h"
+#include "libworker/graph/repeat.h"
 
 static bool is_planned(const struct plan *plan, const struct plan_options *wanted)
 {
@@ -56,6 +57,23 @@ static void remark_kernels(const struct graph_model *m, const struct plan *plan)
         device_remark(m->site.device, chosen.list[i].text);
 }
 
+/* Whether passes are graphs, once for each kind of them: lengths and batches may be many. */
+static void remark_graphs(struct graph_model *m, const struct plan *plan)
+{
+    const struct trace_options *trace = &plan->options.trace;
+    enum device_graphs choice = m->site.device ? device_graphs(m->site.device) : DEVICE_GRAPHS_OFF;
+    int kind = trace->decode ? 0 : trace->trains ? 1 : 2;
+    unsigned bit = 1U << (2 * kind + (plan->repeats ? 1 : 0));
+    char text[REPEAT_REASON_BYTES];
+    if (choice == DEVICE_GRAPHS_OFF || m->told & bit)
+        return;
+    m->told |= bit;
+    repeat_reason(plan, choice, text);
+    device_remark(m->site.device, text);
+    if (trace->trains)
+        device_remark(m->site.device, REPEAT_UPDATE);
+}
+
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,
               struct plan **ret_plan, struct error *err)
 {
@@ -80,6 +98,7 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
     if (rc)
         return rc;
     remark_kernels(m, plan);
+    remark_graphs(m, plan);
     pass_forget(m, m->plans[GRAPH_PLANS_KEPT - 1]);
     m->plans[GRAPH_PLANS_KEPT - 1] = plan;
     *ret_plan = use_plan(m, GRAPH_PLANS_KEPT - 1);

@@ -11,6 +11,7 @@
 #include "libworker/graph/graph_model.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/op/linear.h"
+#include "libworker/graph/repeat.h"
 #include "libworker/graph/run.h"
 #include "tests/cuda/fake/fake.h"
 #include "tests/cuda/fake/gpu.h"
@@ -202,6 +203,24 @@ static void run_each(const struct pass *pass, const struct plan *plan, bool by_o
         fake_watch(NULL, NULL);
 }
 
+/* Graphs of the pass have as many launches as repeat_needs, and the records need that memory:
+ * arrays of theirs have room for at most twice as much, of arguments three times. */
+static void run_graphs(const struct pass *pass, const struct plan *plan)
+{
+    enum { ROUNDS = 2 };
+    const struct repeat_needs needs = repeat_needs(plan);
+    struct replay_counts counts;
+    CHECK(plan->repeats && needs.launches > 0 && needs.launches <= REPLAY_WORKS_MAX);
+    for (int i = 0; i < ROUNDS; i++)
+        CHECK(run_launches(&pass->run, plan, 0, plan->n_launches, NULL) == 0);
+    CHECK(queue_finish(pass->queue, NULL) == 0);
+    replay_counted(pass->queue, &counts);
+    CHECK(!counts.refused && counts.replayed == ROUNDS - 1);
+    CHECK(counts.works == (ROUNDS - 1) * needs.launches);
+    CHECK(counts.bytes >= needs.host_bytes && counts.bytes <= 3 * needs.host_bytes);
+    replay_drop(pass->queue, plan);
+}
+
 void counts_are_measured(struct wk_model *model, enum wk_dtype compute,
                          enum attention_choice attention)
 {
@@ -209,6 +228,7 @@ void counts_are_measured(struct wk_model *model, enum wk_dtype compute,
     struct pass pass = {.model = model};
     struct device *device = gpu_new(&options);
     cuda_device_of(device)->attention = attention;
+    device_choose_graphs(device, DEVICE_GRAPHS_ON);
     CHECK(queue_new(device, &pass.queue, NULL) == 0);
     struct plan *plan = plan_of(model, compute, device);
     pass.run = (struct run){.model = model,
@@ -220,6 +240,8 @@ void counts_are_measured(struct wk_model *model, enum wk_dtype compute,
     give_inputs(&pass, true);
     CHECK(queue_finish(pass.queue, NULL) == 0);
     run_each(&pass, plan, attention == ATTENTION_OWN);
+    if (attention == ATTENTION_OWN && compute == WK_F32 && fake_can_watch())
+        run_graphs(&pass, plan);
     give_inputs(&pass, false);
     give_parameters(&pass, false);
     free_zeros(&pass, pass.run.region, plan->region_bytes);

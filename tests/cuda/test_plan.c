@@ -8,6 +8,7 @@
 #include "libworker/estimate/estimate.h"
 #include "libworker/graph/graph_model.h"
 #include "libworker/graph/op.h"
+#include "libworker/graph/repeat.h"
 #include "tests/cuda/plan_counts.h"
 #include "tests/cuda/update_counts.h"
 #include "tests/lib/check.h"
@@ -289,6 +290,35 @@ static void passes_are_counted(enum wk_dtype compute)
     counts_are_measured(model, compute, ATTENTION_OWN);
 }
 
+/* A setting, the average launch, and decoding each are a reason. */
+static void graphs_have_a_reason(void)
+{
+    struct wk_model *model = make_gpt();
+    struct device *device = make_device();
+    const struct plan_options trains = {.trace = {.trains = true}, .device = device};
+    struct plan *plan = plan_of(model, &trains);
+    char text[REPEAT_REASON_BYTES];
+    repeat_reason(plan, DEVICE_GRAPHS_ON, text);
+    CHECK(!strcmp(text, "graphs of training passes: yes, compile is on"));
+    repeat_reason(plan, DEVICE_GRAPHS_OFF, text);
+    CHECK(!strcmp(text, "graphs of training passes: no, compile is off"));
+    repeat_reason(plan, DEVICE_GRAPHS_AUTO, text);
+    CHECK(strstr(text, "training passes: yes, a launch moves ") &&
+          strstr(text, ", less than 16 MiB"));
+    plan->values[launch_of(plan, "layer_norm")->out[0]].count = (int64_t)1 << 40;
+    repeat_reason(plan, DEVICE_GRAPHS_AUTO, text);
+    CHECK(strstr(text, "passes: no, a launch moves ") && strstr(text, ", not less than 16 MiB"));
+    plan->options.trace = (struct trace_options){.losses = true};
+    repeat_reason(plan, DEVICE_GRAPHS_OFF, text);
+    CHECK(!strcmp(text, "graphs of other passes: no, compile is off"));
+    plan->options.trace = (struct trace_options){.decode = true};
+    repeat_reason(plan, DEVICE_GRAPHS_ON, text);
+    CHECK(!strcmp(text, "graphs of decoding: no, its positions are arguments"));
+    plan_free(plan);
+    device_free(device);
+    wk_model_free(model);
+}
+
 /* In float, and with a copy in either type. */
 static void updates_are_counted(void)
 {
@@ -327,5 +357,6 @@ int main(void)
     passes_are_counted(WK_F32);
     passes_are_counted(WK_BF16);
     updates_are_counted();
+    graphs_have_a_reason();
     return 0;
 }
