@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "common/base/assert.h"
 #include "common/base/str.h"
 #include "common/rpc/message.h"
 #include "coordinator/api_rpc/calls.h"
@@ -313,8 +312,14 @@ void call_set_node(struct service *service, struct service_call *call,
 void done_set_node(struct service *service, struct service_call *call, const struct action *action)
 {
     const struct node *node = cluster_node(service_cluster(service), action->node);
-    insist(node);
     struct arena arena;
+    struct error err = {0};
+    if (!node) { /* while the change was being stored */
+        error_set(&err, E_NOT_FOUND, "node '%.80s' was lost, and has been forgotten", action->node);
+        error_hint(&err, "its agent can join again with a join token");
+        service_fail(call, &err);
+        return;
+    }
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     Muster__Node *message = wire_node(&arena, node);
     if (message)

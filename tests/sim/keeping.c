@@ -76,14 +76,17 @@ static bool may_be_forgotten(struct stage *stage, const struct cluster *cluster,
            has_ended(stage, id);
 }
 
-/* What an operator set goes with the node, after a longer time. */
+/* What an operator set goes with the node, after a longer time; not if it is being taken back: the
+ * answer to that is still to come. */
 static void check_forgotten_node(struct stage *stage, int at)
 {
     const struct sim_known *known = &stage->known[at];
     const struct clock *clock = &stage->coordinator_program->env.clock;
     const char *name = stage->nodes[at].name;
     int64_t silent_ms = clock->wall_ms(clock->self) - known->seen_wall_ms;
-    int64_t times = known->set_aside ? RETENTION_SET_ASIDE_TIMES : 1;
+    const struct sim_change *change = &stage->operators->nodes[at];
+    bool taken_back = change->open && change->a == 0;
+    int64_t times = known->set_aside && !taken_back ? RETENTION_SET_ASIDE_TIMES : 1;
     if (!stage->keep_nodes_ms || silent_ms <= stage->keep_nodes_ms * times)
         world_fail(stage->world, "node %s was seen %lld ms ago, and is forgotten", name,
                    (long long)silent_ms);

@@ -139,6 +139,38 @@ Test(lost_nodes, are_forgotten_by_age_for_good_and_lists_tell_of_it)
     cr_expect_str_eq(nodes_since(&version), "n2 ");
 }
 
+/* The node is forgotten while the change is being stored. */
+Test(lost_nodes, one_that_is_forgotten_before_a_change_of_it_is_answered)
+{
+    Muster__SetNodeRequest message = MUSTER__SET_NODE_REQUEST__INIT;
+    struct call call = {.service = &muster__coordinator__descriptor,
+                        .method = "SetNode",
+                        .message = &message.base,
+                        .token = world.admin};
+    struct answer answer = {0};
+    world.keep_nodes_ms = HOUR_MS;
+    world_restart(&world);
+    struct node_call n1 = {.name = "n1", .token = world.agent};
+    cr_assert_eq(join(&n1, NULL), 0);
+    world_run(&world, 5000);
+    message.name = "n1";
+    message.action = "drain";
+    call_now(&world, &call, &answer);
+    cr_assert_eq(answer.err.code, 0, "%s", answer.err.text);
+    answer_fini(&answer);
+    answer = (struct answer){0};
+    world.now_ms += (int64_t)2 * HOUR_MS;
+    message.action = "uncordon";
+    call_start(&world, &call, &answer);
+    cr_assert_not(answer.done);
+    world_run(&world, RETENTION_EVERY_MS);
+    cr_assert(answer.done);
+    cr_expect_eq(answer.err.code, E_NOT_FOUND, "%s", answer.err.text);
+    cr_expect(strstr(answer.err.text, "node 'n1' was lost, and has been forgotten"), "%s",
+              answer.err.text);
+    answer_fini(&answer);
+}
+
 Test(lost_nodes, that_come_back_are_told_of_as_known)
 {
     world.keep_nodes_ms = HOUR_MS;
