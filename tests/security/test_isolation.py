@@ -33,13 +33,14 @@ def run(cluster, tenant, script, *options):
 
 
 def pid_of(cluster, job, tenant):
-    return int(wait_for("it says its pid", 30, lambda: as_tenant(cluster, tenant, "logs", job).stdout.strip().splitlines()[:1])[0].split("=")[1])
+    said = wait_for("it says its pid", 30, lambda: [line for line in as_tenant(cluster, tenant, "logs", job).stdout.splitlines() if line.startswith("pid=")])
+    return int(said[0].split("=")[1])
 
 
 def start_red(cluster, *options, also=""):
-    """A running job of red's, with a secret, and the process id of its worker."""
-    job = submit(cluster, "red", "import os, time\nprint(f'pid={os.getpid()}', flush=True)\nprint('RED-LOG-LINE', flush=True)\n" + textwrap.dedent(also)
-                 + "\ntime.sleep(600)", "--env", "HF_TOKEN=red-secret", *options)
+    """A running job of red's, with a secret, that has done what it does also, and the process id of its worker."""
+    says = "os.write(1, f'RED-LOG-LINE\\npid={os.getpid()}\\n'.encode())"
+    job = submit(cluster, "red", "import os, time\n" + textwrap.dedent(also) + f"\n{says}\ntime.sleep(600)", "--env", "HF_TOKEN=red-secret", *options)
     cluster.wait_state(job, "running")
     return job, pid_of(cluster, job, "red")
 
