@@ -172,11 +172,23 @@ void progress_bar_hide(struct progress_bar *bar)
     bar->shown = false;
 }
 
+/* True at a new width of the window: a bar of the old one would wrap. */
+static bool resized(struct progress_bar *bar, int64_t now_ms)
+{
+    int columns = terminal_columns(bar->out);
+    if (columns == bar->columns)
+        return false;
+    progress_bar_hide(bar);
+    bar->columns = columns;
+    bar->resized_ms = now_ms;
+    return true;
+}
+
 /* The new line is written over the old one: one that is erased first flickers. */
 void progress_bar_draw(struct progress_bar *bar, int64_t now_ms)
 {
     char line[PROGRESS_LINE_MAX];
-    if (!bar->out || !bar->heard || bar->resized_ms)
+    if (!bar->out || !bar->heard || bar->resized_ms || resized(bar, now_ms))
         return;
     progress_bar_text(bar, bar->columns, now_ms, line);
     fprintf(bar->out, "\r%s\033[K", line);
@@ -192,12 +204,9 @@ void progress_bar_end(struct progress_bar *bar)
 
 void progress_bar_turn(struct progress_bar *bar, int64_t now_ms)
 {
-    int columns = bar->out ? terminal_columns(bar->out) : bar->columns;
-    if (columns != bar->columns) {
-        progress_bar_hide(bar);
-        bar->columns = columns;
-        bar->resized_ms = now_ms;
-    } else if (bar->resized_ms && now_ms - bar->resized_ms >= PROGRESS_SETTLE_MS) {
+    if (!bar->out || resized(bar, now_ms))
+        return;
+    if (bar->resized_ms && now_ms - bar->resized_ms >= PROGRESS_SETTLE_MS) {
         bar->resized_ms = 0;
         progress_bar_draw(bar, now_ms);
     }
