@@ -74,7 +74,7 @@ def test_a_hang_of_a_program_that_offers_no_stacks_is_located(cluster, spy, prog
         time.sleep(1000)
     '''))
     wait_for("the place", 30, lambda: "has made 20 and is in data.py:7 in load_batch" in cluster.muster("why", job, check=True).stdout)
-    assert "    load_batch (muster/data.py:7)" in cluster.output(job)
+    wait_for("the stacks in the log", 10, lambda: "    load_batch (muster/data.py:7)" in cluster.output(job))
 
 
 def test_at_a_hang_ranks_that_report_nothing_are_looked_at_too(make_cluster, spy, program):  # noqa: F811
