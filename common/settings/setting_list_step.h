@@ -81,6 +81,9 @@
     X(OFFLOAD_MASTERS, "offload.masters", CHOICE, OF_JOB, "none", 0, 0, "none|host",               \
       "in bf16 and fp16, where parameters in float are: in the GPU's memory, or in the host's, "   \
       "from where updates fetch them in pieces; no effect on the CPU")                             \
+    X(OFFLOAD_ACTIVATIONS, "offload.activations", CHOICE, OF_JOB, "none", 0, 0, "none|host",       \
+      "where a GPU's values wait for the backward pass: in the GPU's memory, or the largest in "   \
+      "the host's, with copies beside both passes; no effect on the CPU")                          \
     X(OFFLOAD_DIR, "offload.dir", TEXT, OF_JOB, "", 0, 0, NULL,                                    \
       "folder for the optimizer's state, on disk; empty = the state stays in memory")              \
     X(OFFLOAD_PARAMETERS, "offload.parameters", BOOL, OF_JOB, "false", 0, 0, NULL,                 \

@@ -15,7 +15,7 @@
 
 static double bytes_of(const struct plan *plan, int value)
 {
-    if (value < 0)
+    if (value < 0 || plan->values[value].kind == VALUE_IN_HOST)
         return 0;
     const struct plan_value *v = &plan->values[value];
     return (double)v->count * (double)wk_dtype_bytes(v->type);
@@ -78,6 +78,12 @@ static const char *name_of(const struct launch *launch)
         return "update of a buffer";
     case LAUNCH_SEED:
         return GRAPH_SEED;
+    case LAUNCH_OUT:
+        return "copy to the host";
+    case LAUNCH_BACK:
+        return "copy from the host";
+    case LAUNCH_OUT_DONE:
+    case LAUNCH_BACK_DONE:
     case LAUNCH_ENTER:
     case LAUNCH_LEAVE:
     case LAUNCH_READY:

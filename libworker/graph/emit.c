@@ -72,6 +72,13 @@ int emit_value(struct emitter *e, const struct wk_tensor *tensor, enum wk_dtype 
     return value_of_form(e, &form, storage);
 }
 
+int emit_value_in(struct emitter *e, int value, int storage)
+{
+    struct plan_value copy = e->plan->values[value];
+    copy.storage = storage;
+    return append_value(e, &copy);
+}
+
 int emit_result(struct emitter *e, const struct wk_tensor *tensor, int storage)
 {
     return value_of_form(e, &e->keep.form[tensor->id], storage);

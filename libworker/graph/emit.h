@@ -50,6 +50,9 @@ void emit_begin(struct emitter *emitter);
 int emit_value(struct emitter *emitter, const struct wk_tensor *tensor, enum wk_dtype type,
                int storage);
 
+/* A new value like that one, in this storage. */
+int emit_value_in(struct emitter *emitter, int value, int storage);
+
 /* The value of a result as the plan keeps it (keep.h). */
 int emit_result(struct emitter *emitter, const struct wk_tensor *tensor, int storage);
 

@@ -246,6 +246,8 @@ static int graph_reserve(struct wk_model *model, int64_t samples, int64_t length
     if (!rc)
         rc = site_reserve(&m->site, plan->region_bytes, err);
     if (!rc)
+        rc = host_copies_reserve(&m->site.copies, m->site.queue, plan->host_bytes, err);
+    if (!rc)
         rc = inputs_reserve(&m->site.inputs, m->site.queue, m->graph, &sizes, err);
     if (!rc)
         site_touch(&m->site);

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-static size_t rounded(size_t bytes)
+size_t layout_rounded(size_t bytes)
 {
     return (bytes + LAYOUT_ALIGN_BYTES - 1) / LAYOUT_ALIGN_BYTES * LAYOUT_ALIGN_BYTES;
 }
@@ -16,8 +16,9 @@ size_t layout_live(const struct storage *storages, int n, int launches)
     for (int i = 0; i < n; i++) {
         if (storages[i].first > storages[i].last)
             continue;
-        change[storages[i].first] += rounded(storages[i].bytes);
-        change[storages[i].last + 1] -= rounded(storages[i].bytes); /* wraps, and back in the sum */
+        change[storages[i].first] += layout_rounded(storages[i].bytes);
+        change[storages[i].last + 1] -=
+            layout_rounded(storages[i].bytes); /* wraps, and back in the sum */
     }
     for (int i = 0; i <= launches; i++) {
         live += change[i];
@@ -51,9 +52,9 @@ static size_t lowest(struct storage *const *placed, int n, const struct storage 
         const struct storage *other = placed[i];
         if (!meet(other, next))
             continue;
-        if (other->offset >= at + rounded(next->bytes))
+        if (other->offset >= at + layout_rounded(next->bytes))
             break;
-        size_t end = other->offset + rounded(other->bytes);
+        size_t end = other->offset + layout_rounded(other->bytes);
         at = end > at ? end : at;
     }
     return at;
@@ -84,7 +85,7 @@ size_t layout_place(struct storage *storages, int n)
     for (int i = 0; i < n_sorted; i++) {
         sorted[i]->offset = lowest(placed, i, sorted[i]);
         insert(placed, i, sorted[i]);
-        size_t end = sorted[i]->offset + rounded(sorted[i]->bytes);
+        size_t end = sorted[i]->offset + layout_rounded(sorted[i]->bytes);
         region = end > region ? end : region;
     }
     free(sorted);

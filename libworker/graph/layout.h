@@ -15,6 +15,9 @@ struct storage {
     size_t offset;   /* the result; a multiple of LAYOUT_ALIGN_BYTES */
 };
 
+/* Bytes up to the next piece. */
+size_t layout_rounded(size_t bytes);
+
 /* Bytes of the pieces that the fullest of the launches needs: no region is smaller. WK_ENOMEM:
  * (size_t)-1. */
 size_t layout_live(const struct storage *storages, int n, int launches);

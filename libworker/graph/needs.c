@@ -57,6 +57,10 @@ static int check_one(const struct device *device, const struct launch *launch, s
     case LAUNCH_ENTER:
     case LAUNCH_LEAVE:
     case LAUNCH_READY:
+    case LAUNCH_OUT:
+    case LAUNCH_OUT_DONE:
+    case LAUNCH_BACK:
+    case LAUNCH_BACK_DONE:
         return 0;
     }
     return 0;

@@ -22,8 +22,8 @@ static bool is_planned(const struct plan *plan, const struct plan_options *wante
            has->trace.drops == wanted->trace.drops && has->trace.losses == wanted->trace.losses &&
            has->trace.outputs == wanted->trace.outputs &&
            has->trace.decode == wanted->trace.decode && has->trace.fills == wanted->trace.fills &&
-           has->capacity == wanted->capacity && has->apart == wanted->apart &&
-           has->device == wanted->device;
+           has->capacity == wanted->capacity && has->offload == wanted->offload &&
+           has->apart == wanted->apart && has->device == wanted->device;
 }
 
 struct sizes pass_sizes(const struct graph_model *m, int64_t samples, int64_t length)
@@ -78,15 +78,16 @@ int pass_plan(struct graph_model *m, const struct trace_options *trace, const st
               struct plan **ret_plan, struct error *err)
 {
     const struct low *low = m->model.low;
-    struct plan_options wanted = {.trace = *trace,
-                                  .sizes = *sizes,
-                                  .compute = low ? low->type : WK_F32,
-                                  .recompute =
-                                      trace->trains ? m->model.recompute : WK_RECOMPUTE_NONE,
-                                  .within = trace->trains ? m->model.recompute_bytes : 0,
-                                  .capacity = trace->decode ? m->capacity : 0,
-                                  .apart = m->apart,
-                                  .device = m->site.device};
+    struct plan_options wanted = {
+        .trace = *trace,
+        .sizes = *sizes,
+        .compute = low ? low->type : WK_F32,
+        .recompute = trace->trains ? m->model.recompute : WK_RECOMPUTE_NONE,
+        .within = trace->trains ? m->model.recompute_bytes : 0,
+        .capacity = trace->decode ? m->capacity : 0,
+        .offload = trace->trains && m->model.offloads && !device_host_reads(m->site.device),
+        .apart = m->apart,
+        .device = m->site.device};
     for (int i = 0; i < GRAPH_PLANS_KEPT; i++) {
         if (m->plans[i] && is_planned(m->plans[i], &wanted)) {
             *ret_plan = use_plan(m, i);
@@ -126,8 +127,11 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
     if (rc)
         return rc;
     rc = site_reserve(site, plan->region_bytes ? plan->region_bytes : DEVICE_ALIGN_BYTES, err);
+    if (!rc)
+        rc = host_copies_reserve(&site->copies, site->queue, plan->host_bytes, err);
     if (rc)
         return error_wrap(err, "a pass of %lld samples", (long long)plan->options.sizes.samples);
+    host_copies_settle(&site->copies, site->queue);
     m->run = (struct run){
         .model = &m->model,
         .queue = site->queue,
@@ -135,6 +139,7 @@ int pass_prepare(struct graph_model *m, const struct plan *plan, const struct wk
         .region = site->region,
         .cache = site->cache,
         .noted = site->noted,
+        .copies = &site->copies,
         .pass =
             {
                 .kernels = m->model.kernels,

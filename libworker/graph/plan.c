@@ -7,6 +7,7 @@
 #include "common/base/parse.h"
 #include "libworker/graph/join.h"
 #include "libworker/graph/needs.h"
+#include "libworker/graph/offload.h"
 #include "libworker/graph/repeat.h"
 #include "libworker/graph/schedule.h"
 
@@ -29,9 +30,31 @@ static int place(struct emitter *e, struct error *err)
     return 0;
 }
 
+/* The launches with what is chosen to be computed again, and with copies to the host. There are
+ * enough copies that no launch needs more than `within` bytes, if that can be. region_bytes is what
+ * the fullest one needs. */
+static int list_launches(struct emitter *e, size_t within, struct error *err)
+{
+    struct plan *plan = e->plan;
+    if (schedule(e))
+        return no_memory(err);
+    plan->region_bytes = layout_live(e->storages, e->n_storages, plan->n_launches);
+    if (plan->region_bytes == (size_t)-1)
+        return no_memory(err);
+    if (!plan->options.offload || !plan->options.trace.trains)
+        return 0;
+    struct offload *offload = offload_new(e);
+    bool listed = offload && offload_list(offload, within) == 0;
+    offload_free(offload);
+    return listed ? 0 : no_memory(err);
+}
+
 static int list_and_place(struct emitter *e, struct error *err)
 {
-    return schedule(e) ? no_memory(err) : place(e, err);
+    int rc = list_launches(e, 0, err);
+    if (!rc)
+        rc = place(e, err);
+    return rc;
 }
 
 /* A search for the first level of recomputation with a small enough region. */
@@ -42,19 +65,19 @@ struct search {
 };
 
 /* Layout needs most of the time, and no region is below what is needed at a time. So
- * only a region that may be at most `bytes` is laid out. */
+ * only a region that may be at most `bytes` is laid out. It is some percent larger than what its
+ * fullest launch needs. Where copies were enough for that launch alone, all of them are made. */
 static int try_level(struct search *s, int level, size_t bytes, struct error *err)
 {
     struct emitter *e = s->emitter;
     recompute_level(&e->recompute, level, s->levels);
-    if (schedule(e))
-        return no_memory(err);
-    size_t live = layout_live(e->storages, e->n_storages, e->plan->n_launches);
-    if (live == (size_t)-1)
-        return no_memory(err);
-    e->plan->region_bytes = live;
-    int rc = live <= bytes ? place(e, err) : 0;
-    if (!rc && live <= bytes && e->plan->region_bytes < s->least)
+    int rc = list_launches(e, bytes, err);
+    if (rc || e->plan->region_bytes > bytes)
+        return rc;
+    rc = place(e, err);
+    if (!rc && e->plan->region_bytes > bytes && e->plan->options.offload)
+        rc = list_and_place(e, err);
+    if (!rc && e->plan->region_bytes < s->least)
         s->least = e->plan->region_bytes;
     return rc;
 }

@@ -11,6 +11,9 @@
  * Recomputation (recompute.h). Works that are computed again have a second launch, before the first
  * backward kernel that needs them. What their first launch made is not kept.
  *
+ * Offloading (offload.h). Values for the backward pass are in the host's memory meanwhile. With
+ * bytes for the region, as few of them as are enough, and nothing is computed again if all are.
+ *
  * Decoding. A pass computes the positions after those that are in the cache, and adds to it. Plans
  * of one graph, samples, capacity and type have the same cache, whatever their length.
  *
@@ -26,6 +29,7 @@
 #include <worker/nn.h>
 
 #include "libworker/graph/graph.h"
+#include "libworker/graph/launch.h"
 #include "libworker/graph/trace.h"
 
 struct device;
@@ -37,6 +41,7 @@ enum value_place {
     VALUE_IN_PARAM_GRAD,
     VALUE_IN_BUFFER,
     VALUE_IN_CACHE,
+    VALUE_IN_HOST, /* pinned memory */
 };
 
 /* A tensor in memory. */
@@ -44,40 +49,12 @@ struct plan_value {
     enum value_place kind;
     int index;     /* of the input, parameter or buffer */
     int storage;   /* while the plan is made; values that share memory have one */
-    size_t offset; /* bytes in the region, the cache or the buffers */
+    size_t offset; /* bytes in the region, the cache, the buffers or the host's memory */
     size_t step;   /* of a parameter in decoding: bytes of a position; it begins at the first new */
     enum wk_dtype type;
     int dims;
     int64_t shape[WK_TENSOR_DIMS_MAX];
     int64_t count;
-};
-
-enum launch_kind {
-    LAUNCH_FORWARD,
-    LAUNCH_BACKWARD,
-    LAUNCH_COPY,   /* out[0] = in[0] */
-    LAUNCH_ADD,    /* out[0] += in[0] */
-    LAUNCH_LOSS,   /* the sum of in[0] is added to loss `index` */
-    LAUNCH_MEET,   /* a row that meets: forward out[0] = the ranks' in[0], backward d_in of d_out */
-    LAUNCH_UPDATE, /* buffer `index` becomes in[0] after this pass */
-    LAUNCH_SEED,   /* out[0], the gradient of loss `index`; added if add bit 0 is set */
-    LAUNCH_ENTER,
-    LAUNCH_LEAVE, /* block `index` of the model */
-    LAUNCH_READY, /* parameter `index` gets no more gradient */
-};
-
-struct launch {
-    enum launch_kind kind;
-    bool backward; /* which pass it is of */
-    bool again;    /* of FORWARD: computed again for the backward pass */
-    int index;
-    const struct node *node;
-    const struct node *sum; /* of a launch for two nodes (join.h): the other one, or NULL */
-    /* Numbers of values, -1 for none. d_in follows op_call.h; `add` has a bit for each. */
-    int in[NODE_INPUTS_MAX], out[NODE_OUTPUTS_MAX], d_in[NODE_INPUTS_MAX], d_out;
-    unsigned add;
-    int scratch; /* value of what the kernel needs meanwhile, or -1 */
-    int cache;   /* value of what it keeps for later positions, or -1 */
 };
 
 struct plan_options {
@@ -87,6 +64,7 @@ struct plan_options {
     enum wk_recompute recompute;
     int64_t within;   /* bytes of the region at most, of WK_RECOMPUTE_WITHIN */
     int64_t capacity; /* positions in the cache of decoding */
+    bool offload;     /* values of a training pass are in the host's memory meanwhile (offload.h) */
     bool apart;       /* sums and norms are launches of their own: the device has no other kernel */
     /* Whose kernels run, which decides about scratch memory; NULL: the host's. Borrowed. */
     const struct device *device;
@@ -102,8 +80,10 @@ struct plan {
     int launches_capacity, values_capacity;
     struct node *joined; /* nodes for two of the graph each (join.h) */
     size_t region_bytes;
-    double again_flop;            /* of what is computed again */
-    size_t cache_bytes;           /* of decoding: memory that lasts from pass to pass of a text */
+    size_t host_bytes;  /* pinned memory of what is offloaded; as much is copied each way */
+    int n_offloaded;    /* pieces of it */
+    double again_flop;  /* of what is computed again */
+    size_t cache_bytes; /* of decoding: memory that lasts from pass to pass of a text */
     int losses[GRAPH_NAMED_MAX];  /* values of the losses' elements, or -1 */
     int outputs[GRAPH_NAMED_MAX]; /* values of the wanted outputs, or -1 */
 };

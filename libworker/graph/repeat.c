@@ -13,10 +13,12 @@ static double bytes_of(const struct plan *plan, int value)
     return (double)v->count * (double)wk_dtype_bytes(v->type);
 }
 
+/* Of the pass' queue. Copies to the host have queues of their own. */
 static bool is_work(const struct launch *launch)
 {
     return launch->kind != LAUNCH_ENTER && launch->kind != LAUNCH_LEAVE &&
-           launch->kind != LAUNCH_READY && launch->kind != LAUNCH_MEET;
+           launch->kind != LAUNCH_READY && launch->kind != LAUNCH_MEET &&
+           !launch_is_host_copy(launch);
 }
 
 /* Each tensor once. */
@@ -95,6 +97,10 @@ static size_t args_bytes(const struct launch *launch)
     case LAUNCH_ENTER:
     case LAUNCH_LEAVE:
     case LAUNCH_READY:
+    case LAUNCH_OUT:
+    case LAUNCH_OUT_DONE:
+    case LAUNCH_BACK:
+    case LAUNCH_BACK_DONE:
         break;
     }
     return 0; /* a copy, or nothing */

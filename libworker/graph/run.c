@@ -8,6 +8,7 @@
 #include "libworker/device/kernels.h"
 #include "libworker/device/replay.h"
 #include "libworker/graph/describe.h"
+#include "libworker/graph/host_copies.h"
 #include "libworker/graph/launches.h"
 #include "libworker/graph/op.h"
 #include "libworker/graph/op/custom.h"
@@ -31,6 +32,8 @@ void *run_address(const struct run *run, const struct plan *plan, int value)
         return (char *)run->buffers + v->offset;
     case VALUE_IN_CACHE:
         return (char *)run->cache + v->offset;
+    case VALUE_IN_HOST:
+        return (char *)run->copies->pinned + v->offset;
     case VALUE_IN_PARAM_GRAD:
         return param->grad;
     }
@@ -247,6 +250,18 @@ static void run_update(const struct run *run, const struct plan *plan, const str
                buffer->count * sizeof(float));
 }
 
+static void run_copy(const struct run *run, const struct plan *plan, const struct launch *launch)
+{
+    int value = launch->in[0] >= 0 ? launch->in[0] : launch->out[0];
+    struct host_copy copy = {
+        .kind = launch->kind, .turn = launch->index, .bytes = (size_t)plan->values[value].count};
+    if (launch->in[0] >= 0)
+        copy.from = run_address(run, plan, launch->in[0]);
+    if (launch->out[0] >= 0)
+        copy.to = run_address(run, plan, launch->out[0]);
+    host_copies_run(run->copies, run->queue, &copy);
+}
+
 static int run_one(const struct run *run, const struct plan *plan, const struct launch *launch,
                    struct error *err)
 {
@@ -266,6 +281,12 @@ static int run_one(const struct run *run, const struct plan *plan, const struct 
         return run_meet(run, plan, launch, err);
     case LAUNCH_UPDATE:
         run_update(run, plan, launch);
+        return 0;
+    case LAUNCH_OUT:
+    case LAUNCH_OUT_DONE:
+    case LAUNCH_BACK:
+    case LAUNCH_BACK_DONE:
+        run_copy(run, plan, launch);
         return 0;
     case LAUNCH_ENTER:
         return model_enter(run->model, launch->index, pass, err);

@@ -15,6 +15,7 @@
 #include "libworker/graph/op_call.h"
 #include "libworker/graph/plan.h"
 
+struct host_copies;
 struct site_noted;
 struct wk_model;
 
@@ -22,8 +23,9 @@ struct wk_model;
 struct run {
     struct wk_model *model; /* parameters, gradients, hooks */
     struct queue *queue;
-    struct numbers *numbers;  /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
-    struct site_noted *noted; /* NULL: kernels get numbers as arguments */
+    struct numbers *numbers;    /* [GRAPH_NAMED_MAX]: sums of the losses' elements */
+    struct site_noted *noted;   /* NULL: kernels get numbers as arguments */
+    struct host_copies *copies; /* of what is offloaded */
     struct op_pass pass;
     void *region;                        /* plan->region_bytes of device memory */
     void *cache;                         /* plan->cache_bytes of it, NULL if there are none */

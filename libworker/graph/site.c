@@ -47,6 +47,7 @@ void site_release(struct site *site)
         return;
     if (site->queue)
         (void)queue_finish(site->queue, NULL);
+    host_copies_release(&site->copies);
     device_memory_free(site->device, site->region, site->region_bytes);
     site->region = NULL;
     site->region_bytes = 0;
@@ -67,6 +68,7 @@ static int grow(struct site *site, void **memory, size_t *has, size_t bytes, str
 {
     if (bytes <= *has)
         return 0;
+    host_copies_settle(&site->copies, site->queue);
     int rc = queue_finish(site->queue, err);
     replay_drop(site->queue, NULL);
     device_memory_free(site->device, *memory, *has);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "libworker/device/numbers.h"
+#include "libworker/graph/host_copies.h"
 #include "libworker/graph/inputs.h"
 #include "libworker/graph/op_call.h"
 
@@ -18,10 +19,11 @@ struct site_noted {
 struct site {
     struct queue *own; /* of the CPU */
     struct queue *queue;
-    struct device *device;    /* of the queue */
-    struct numbers *numbers;  /* made with the first region */
-    struct site_noted *noted; /* in device memory; NULL where launches run host functions */
-    struct feed inputs;       /* of the last batches */
+    struct device *device;     /* of the queue */
+    struct numbers *numbers;   /* made with the first region */
+    struct site_noted *noted;  /* in device memory; NULL where launches run host functions */
+    struct feed inputs;        /* of the last batches */
+    struct host_copies copies; /* of what passes offload */
     void *region, *cache;
     size_t region_bytes, cache_bytes;
 };
@@ -37,7 +39,7 @@ void site_move(struct site *site, struct queue *queue);
 /* Numbers, and a region of at least `bytes`; its contents are lost. WK_ENOMEM leaves it without
  * memory. */
 int site_reserve(struct site *site, size_t bytes, struct error *err);
-void site_release(struct site *site); /* frees region, inputs and cache */
+void site_release(struct site *site); /* frees region, inputs, cache and what is offloaded */
 
 /* The same for the cache of a text, which lasts until it is dropped. */
 int site_keep(struct site *site, size_t bytes, struct error *err);

@@ -70,6 +70,7 @@ struct wk_model {
     struct low low_storage;
     enum wk_recompute recompute;
     int64_t recompute_bytes;
+    bool offloads; /* values wait for their backward pass in the host's memory, where it is other */
     float label_smoothing; /* in [0, 1) */
     bool drops;            /* there is something that `dropout` drops */
     float dropout;         /* share dropped, in [0, 1) */

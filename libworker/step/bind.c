@@ -65,6 +65,19 @@ static void tell_of_masters(const struct unit *unit)
         context_notice(ctx, "offload.masters is host; they stay on the device: %s", why);
 }
 
+/* Values of passes wait in the host's memory, if they can. */
+static void offload_as_set(struct unit *unit)
+{
+    struct wk_context *ctx = unit->ctx;
+    unit->model->offloads = is_set(ctx, SETTING_OFFLOAD_ACTIVATIONS, "host");
+    if (unit->model->offloads && !device_host_reads(ctx->compute.device) &&
+        model_is_custom(unit->model))
+        context_notice(ctx,
+                       "offload.activations is host, which has no effect on the program's own "
+                       "passes of model %d",
+                       unit_number(unit));
+}
+
 /* `again`: values are from members or a checkpoint; the program's initial values may be freed. */
 static int bind_model(struct unit *unit, bool again, struct error *err)
 {
@@ -198,6 +211,8 @@ int bind_all(struct wk_context *ctx, struct error *err)
     int rc = open_wires(ctx, err);
     if (is_set(ctx, SETTING_OFFLOAD_STATE, "host") && device_host_reads(ctx->compute.device))
         context_notice(ctx, "offload.state is host, which has no effect on the CPU");
+    if (is_set(ctx, SETTING_OFFLOAD_ACTIVATIONS, "host") && device_host_reads(ctx->compute.device))
+        context_notice(ctx, "offload.activations is host, which has no effect on the CPU");
     ctx->cut.is_sharded = strategy_cuts(prepare_strategy(ctx));
     cut_place(ctx);
     units_each(unit, ctx) {
@@ -205,6 +220,7 @@ int bind_all(struct wk_context *ctx, struct error *err)
         rc = rc ? rc : pretrained_config(unit->model, WK_FORMAT_F32, config, err);
         rc = rc ? rc : mixed_open_unit(unit, err);
         recompute_as_set(unit);
+        offload_as_set(unit);
         tell_of_masters(unit);
         rc = rc ? rc : bind_unit(unit, false, err);
     }

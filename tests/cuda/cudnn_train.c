@@ -108,16 +108,17 @@ static struct device *small_gpu(size_t bytes, enum attention_choice attention)
 }
 
 /* The batch that is found trains, and twice as many samples do not. */
-static int64_t found_within(size_t bytes, enum attention_choice attention)
+static int64_t found_within(size_t bytes, enum attention_choice attention, const char *values)
 {
     int64_t found = 0;
-    struct rehearsed rehearsed = {.model = REHEARSED_GPT,
-                                  .optimizer = REHEARSED_ADAMW,
-                                  .settings = {{"mixed_precision", "bf16"}},
-                                  .n_settings = 1,
-                                  .finds = true,
-                                  .batch = MOST,
-                                  .ret_found = &found};
+    struct rehearsed rehearsed = {
+        .model = REHEARSED_GPT,
+        .optimizer = REHEARSED_ADAMW,
+        .settings = {{"mixed_precision", "bf16"}, {"offload.activations", values}},
+        .n_settings = 2,
+        .finds = true,
+        .batch = MOST,
+        .ret_found = &found};
     rehearsed.device = small_gpu(bytes, attention);
     rehearsed_run(&rehearsed, &on_gpu[0]);
     device_free(rehearsed.device);
@@ -137,12 +138,13 @@ static void a_batch_is_found_with_its_workspaces(void)
     int64_t before = 1;
     bool differs = false;
     for (size_t bytes = LEAST_BYTES; bytes <= MOST_BYTES; bytes += STEP_BYTES) {
-        int64_t own = found_within(bytes, ATTENTION_OWN),
-                cudnn = found_within(bytes, ATTENTION_AUTO);
+        int64_t own = found_within(bytes, ATTENTION_OWN, "none"),
+                cudnn = found_within(bytes, ATTENTION_AUTO, "none");
         CHECK(cudnn <= own && own >= before);
         differs |= cudnn < own;
         before = own;
     }
+    CHECK(found_within(MOST_BYTES, ATTENTION_OWN, "host") > 0);
     CHECK(differs); /* cuDNN's workspace is 2 bytes a score of whole tiles */
 }
 

@@ -53,6 +53,17 @@ static void every_model_trains_in_every_precision(void)
         }
 }
 
+/* Batches of which some values are of a page and more. */
+static void values_may_wait_in_the_hosts_memory(void)
+{
+    for (int model = 0; model < REHEARSED_MODELS; model++) {
+        struct rehearsed rehearsed = with("offload.activations", "host");
+        rehearsed.model = (enum rehearsed_model)model;
+        rehearsed.batch = 16;
+        train(rehearsed);
+    }
+}
+
 static void every_optimizer_updates(void)
 {
     for (int o = 0; o < REHEARSED_OPTIMIZERS; o++) {
@@ -80,8 +91,9 @@ static void waits_in_the_middle_of_a_step_change_nothing(void)
 /* Wherever it is noticed: nothing leaks, and the sentence is about memory. */
 static void a_gpu_that_is_full_is_an_error(void)
 {
-    struct rehearsed rehearsed = with("mixed_precision", "bf16");
+    struct rehearsed rehearsed = with("offload.activations", "host");
     long allocations = 0;
+    rehearsed.batch = 16;
     for (size_t bytes = 1 << 16; bytes < 3 << 19; bytes += 1 << 16) {
         struct fake_options options = gpu_options(bytes);
         options.memory_bytes = (1 << 20) + bytes / 16;
@@ -97,6 +109,7 @@ int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
         CHECK_CASE(every_model_trains_in_every_precision),
+        CHECK_CASE(values_may_wait_in_the_hosts_memory),
         CHECK_CASE(every_optimizer_updates),
         CHECK_CASE(a_model_may_be_cut),
         CHECK_CASE(waits_in_the_middle_of_a_step_change_nothing),

@@ -6,6 +6,7 @@
 
 #include <worker/error.h>
 
+#include "libworker/graph/layout.h"
 #include "libworker/graph/node_cost.h"
 #include "libworker/graph/pass.h"
 #include "libworker/nn/random.h"
@@ -240,6 +241,98 @@ static void a_smaller_budget_is_kept_with_more_computed_again(void)
     }
 }
 
+/* A plan of its own, with values in the host's memory or without; NULL: it cannot be within. */
+static struct plan *plan_apart(struct subject *s, int64_t samples, bool offload, int64_t within)
+{
+    struct graph_model *m = graph_model_of(s->model);
+    struct plan *plan = NULL;
+    const struct plan_options options = {
+        .trace = {.trains = true, .drops = s->model->dropout > 0},
+        .sizes = {samples, m->graph->uses_length ? s->batch.length : 1},
+        .compute = WK_F32,
+        .recompute = within ? WK_RECOMPUTE_WITHIN : WK_RECOMPUTE_NONE,
+        .within = within,
+        .offload = offload};
+    int rc = plan_new(m->graph, &options, m->blocks, &plan, NULL);
+    CHECK(rc == 0 || rc == WK_ENOMEM);
+    return plan;
+}
+
+/* Copies out are of the forward pass, those back of the other one. Few are on their way at a time.
+ * Each piece has a place of its own on the host. Returns how many were on their way. */
+static int check_copies(const struct plan *plan)
+{
+    size_t bytes = 0;
+    int most = 0;
+    int begun[2] = {0, 0}, done[2] = {0, 0};
+    for (int i = 0; i < plan->n_launches; i++) {
+        const struct launch *launch = &plan->launches[i];
+        bool back = launch->kind == LAUNCH_BACK || launch->kind == LAUNCH_BACK_DONE;
+        bool ends = launch->kind == LAUNCH_OUT_DONE || launch->kind == LAUNCH_BACK_DONE;
+        if (!launch_is_host_copy(launch))
+            continue;
+        int *count = ends ? &done[back] : &begun[back];
+        CHECK(launch->index == *count % LAUNCH_TURNS && back == (i >= plan->n_forward));
+        (*count)++;
+        CHECK(done[back] <= begun[back] && begun[back] - done[back] <= LAUNCH_TURNS);
+        most = begun[back] - done[back] > most ? begun[back] - done[back] : most;
+        if (launch->kind == LAUNCH_OUT) {
+            const struct plan_value *place = &plan->values[launch->out[0]];
+            CHECK(place->kind == VALUE_IN_HOST && place->offset == bytes);
+            bytes += layout_rounded((size_t)place->count);
+        }
+    }
+    CHECK(bytes == plan->host_bytes);
+    for (int back = 0; back < 2; back++)
+        CHECK(begun[back] == plan->n_offloaded && done[back] == plan->n_offloaded);
+    return most;
+}
+
+/* With bytes that are enough without copies there are none. Below that nothing is computed again
+ * while copies are enough. */
+static void values_in_the_hosts_memory_come_before_recomputation(void)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct subject *s = subject_new(kind, WK_F32);
+        struct plan *all = plan_apart(s, SAMPLES, false, 0),
+                    *least = plan_apart(s, SAMPLES, true, 0);
+        size_t most = all->region_bytes, moved = least->region_bytes;
+        (void)check_copies(all);
+        (void)check_copies(least);
+        printf("%s: %d pieces, %zu of %zu bytes, %zu on the host\n", name_of(kind),
+               least->n_offloaded, moved, most, least->host_bytes);
+        CHECK(!all->n_offloaded && (least->n_offloaded ? moved < most : moved == most));
+        CHECK(kind > LLAMA || least->n_offloaded > LAYERS);
+        for (size_t bytes = most; bytes >= moved; bytes -= (most - moved) / 16 + 1) {
+            struct plan *within = plan_apart(s, SAMPLES, true, (int64_t)bytes);
+            (void)check_copies(within);
+            CHECK(within->region_bytes <= bytes && !(within->again_flop > 0));
+            CHECK((bytes == most) == !within->n_offloaded);
+            CHECK(within->n_offloaded <= least->n_offloaded);
+            plan_free(within);
+        }
+        struct plan *below = plan_apart(s, SAMPLES, true, (int64_t)moved * 19 / 20);
+        CHECK(!below || below->again_flop > 0);
+        plan_free(below);
+        plan_free(all);
+        plan_free(least);
+        subject_free(s);
+    }
+}
+
+/* Where the bus needs more time than the kernels, copies wait for each other. */
+static void copies_are_as_many_as_there_are_turns(void)
+{
+    enum { MANY = 1 << 14 };
+    for (int kind = 0; kind <= MLP; kind++) {
+        struct subject *s = subject_new(kind, WK_F32);
+        struct plan *plan = plan_apart(s, MANY, true, 0);
+        CHECK(check_copies(plan) == LAUNCH_TURNS);
+        plan_free(plan);
+        subject_free(s);
+    }
+}
+
 static double forward_flop(const struct plan *plan)
 {
     double flop = 0;
@@ -323,6 +416,8 @@ int main(int argc, char **argv)
     static const struct check_case cases[] = {
         CHECK_CASE(no_policy_changes_a_bit),
         CHECK_CASE(a_smaller_budget_is_kept_with_more_computed_again),
+        CHECK_CASE(values_in_the_hosts_memory_come_before_recomputation),
+        CHECK_CASE(copies_are_as_many_as_there_are_turns),
         CHECK_CASE(cheap_operations_are_cheap),
         CHECK_CASE(a_table_has_types_and_what_is_computed_again),
         CHECK_CASE(what_makes_no_sense_is_refused),

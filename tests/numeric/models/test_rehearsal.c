@@ -1,6 +1,7 @@
 /* GPT, Llama and MLP on the rehearsal device: each launch touches what it declares, work is ordered
- * by the queue alone, the host never reads device memory, and gradients and logits are the CPU's
- * bits. */
+ * by queues and events alone, the host never reads device memory, and gradients and logits are the
+ * CPU's bits. So they are where values wait in the host's memory for the backward pass. Mistakes
+ * that are planted in those copies are found. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,16 +11,78 @@
 #include "libworker/nn/random.h"
 #include "tests/lib/check.h"
 
-enum { SAMPLES = 2, LENGTH = 12, VOCAB = 37, COUNT = SAMPLES * LENGTH, SEEDS = 3 };
+enum { SAMPLES = 12, LENGTH = 12, VOCAB = 37, COUNT = SAMPLES * LENGTH, SEEDS = 3 };
 enum { GPT, LLAMA, MLP, KINDS };
+
+/* In the copies of values that wait in the host's memory. */
+enum mistake {
+    NONE,
+    FETCHED_AT_ONCE,    /* while they are computed */
+    SPACE_USED_AT_ONCE, /* while they are on their way out */
+    SENT_AT_ONCE,       /* to space that is still in use */
+    READ_AT_ONCE,       /* while they are on their way back */
+    NOT_SETTLED,        /* a pass begins while copies of one that ended early are on their way */
+    OTHER_PLACE,        /* all go to the first place on the host */
+    OTHER_WAY,          /* what is on the host overwrites what is to be kept */
+    MISTAKES,
+};
+
+static enum mistake planted;
+static int findings, left_out; /* queue_wait leaves out this many */
+
+static void found(void *self, const char *sentence)
+{
+    (void)self;
+    findings += planted >= OTHER_PLACE || strstr(sentence, "an event is missing") ? 1 : 0;
+    if (!planted)
+        fprintf(stderr, "%s\n", sentence);
+}
+
+void __real_queue_wait(struct queue *queue, struct event event);
+void __wrap_queue_wait(struct queue *queue, struct event event);
+void __wrap_queue_wait(struct queue *queue, struct event event)
+{
+    if (left_out)
+        left_out--;
+    else
+        __real_queue_wait(queue, event);
+}
+
+void __real_host_copies_run(struct host_copies *copies, struct queue *queue,
+                            const struct host_copy *copy);
+void __wrap_host_copies_run(struct host_copies *copies, struct queue *queue,
+                            const struct host_copy *copy);
+void __wrap_host_copies_run(struct host_copies *copies, struct queue *queue,
+                            const struct host_copy *copy)
+{
+    struct host_copy other = *copy;
+    left_out = (planted == FETCHED_AT_ONCE && copy->kind == LAUNCH_OUT) ||
+               (planted == SPACE_USED_AT_ONCE && copy->kind == LAUNCH_OUT_DONE) ||
+               (planted == SENT_AT_ONCE && copy->kind == LAUNCH_BACK) ||
+               (planted == READ_AT_ONCE && copy->kind == LAUNCH_BACK_DONE);
+    if (planted == OTHER_PLACE && copy->kind == LAUNCH_OUT)
+        other.to = copies->pinned;
+    if (planted == OTHER_WAY && copy->kind == LAUNCH_OUT)
+        other = (struct host_copy){LAUNCH_BACK, copy->turn, (void *)(uintptr_t)copy->from, copy->to,
+                                   copy->bytes};
+    __real_host_copies_run(copies, queue, &other);
+}
+
+void __real_host_copies_settle(const struct host_copies *copies, struct queue *queue);
+void __wrap_host_copies_settle(const struct host_copies *copies, struct queue *queue);
+void __wrap_host_copies_settle(const struct host_copies *copies, struct queue *queue)
+{
+    if (planted != NOT_SETTLED)
+        __real_host_copies_settle(copies, queue);
+}
 
 static int32_t tokens[COUNT], targets[COUNT];
 
 static struct wk_model *model_of(int kind)
 {
     struct wk_model *model = NULL;
-    struct wk_gpt_config gpt = {2, 2, 16, LENGTH, VOCAB};
-    struct wk_llama_config llama = {.layers = 2,
+    struct wk_gpt_config gpt = {4, 2, 16, LENGTH, VOCAB};
+    struct wk_llama_config llama = {.layers = 4,
                                     .heads = 4,
                                     .kv_heads = 2,
                                     .width = 16,
@@ -28,7 +91,7 @@ static struct wk_model *model_of(int kind)
                                     .vocab = VOCAB,
                                     .rope_theta = 10000,
                                     .norm_epsilon = 1e-5};
-    struct wk_mlp_config mlp = {2, 3, 8, 16, LENGTH, VOCAB};
+    struct wk_mlp_config mlp = {4, 3, 8, 16, LENGTH, VOCAB};
     CHECK((kind == GPT     ? wk_gpt_new(&gpt, &model)
            : kind == LLAMA ? wk_llama_new(&llama, &model)
                            : wk_mlp_new(&mlp, &model)) == 0);
@@ -51,6 +114,7 @@ struct trial {
     enum wk_dtype type;
     enum wk_recompute again;
     bool drops;
+    bool offloads; /* on the rehearsal device; an earlier pass has ended early there */
     uint64_t seed;
     double loss;
     float *grads; /* [count] */
@@ -107,9 +171,28 @@ static void *sent(struct device *device, struct queue *queue, const void *from, 
     return memory;
 }
 
+/* Both passes of a plan, each as far as it has begun a copy. */
+static void end_early(struct wk_model *model)
+{
+    const struct graph_model *m = graph_model_of(model);
+    struct wk_batch batch = batch_of();
+    double loss;
+    CHECK(model_forward(model, &batch, &loss, NULL) == 0);
+    const struct plan *plan = m->waiting;
+    CHECK(plan->n_offloaded > LAUNCH_TURNS && plan->host_bytes > 0);
+    int out = 0, back = plan->n_forward;
+    while (plan->launches[out].kind != LAUNCH_OUT)
+        out++;
+    while (plan->launches[back].kind != LAUNCH_BACK)
+        back++;
+    CHECK(run_launches(&m->run, plan, plan->n_forward, back + 1, NULL) == 0);
+    CHECK(model_forward(model, &batch, &loss, NULL) == 0);
+    CHECK(run_launches(&m->run, plan, 0, out + 1, NULL) == 0);
+}
+
 static void on_rehearsal(struct trial *trial, const float *params, const uint16_t *low)
 {
-    struct rehearsal_options options = {.seed = trial->seed};
+    struct rehearsal_options options = {.seed = trial->seed, .found = found};
     struct device *device = NULL;
     struct queue *queue = NULL;
     struct wk_model *model = model_of(trial->kind);
@@ -125,6 +208,11 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
     CHECK(model_bind(model, device_params, device_grads) == 0);
     CHECK(model_set_compute(model, trial->type, device_low, NULL) == 0);
     set_up(model, trial);
+    model->offloads = trial->offloads;
+    if (trial->offloads) {
+        end_early(model);
+        queue_fill(queue, device_grads, 0, bytes);
+    }
     for (int pass = 0; pass < 2; pass++) {
         CHECK(model_forward(model, &batch, &trial->loss, NULL) == 0);
         CHECK(model_backward(model, 2, NULL) == 0);
@@ -139,23 +227,34 @@ static void on_rehearsal(struct trial *trial, const float *params, const uint16_
     device_free(device);
 }
 
-static void compare(int kind, enum wk_dtype type, enum wk_recompute again, bool drops)
+static bool same(const struct trial *a, const struct trial *b, size_t count)
 {
-    struct wk_model *model = model_of(kind);
+    return memcmp(&a->loss, &b->loss, sizeof(a->loss)) == 0 &&
+           memcmp(a->grads, b->grads, count * sizeof(float)) == 0 &&
+           memcmp(a->logits, b->logits, sizeof(a->logits)) == 0;
+}
+
+/* With each seed. With a mistake: there is a finding, or there are other bits. */
+static void compare(struct trial on_device)
+{
+    struct wk_model *model = model_of(on_device.kind);
     size_t count = model->count;
     wk_model_free(model);
     float *params = calloc(count, sizeof(*params));
     uint16_t *low = calloc(count, sizeof(*low));
-    struct trial cpu = {.kind = kind, .type = type, .again = again, .drops = drops};
+    struct trial cpu = on_device;
     on_cpu(&cpu, params, low);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        struct trial trial = cpu;
-        memset(trial.logits, 0, sizeof(trial.logits));
+        struct trial trial = on_device;
         trial.seed = seed;
+        findings = 0;
         on_rehearsal(&trial, params, low);
-        CHECK(memcmp(&trial.loss, &cpu.loss, sizeof(cpu.loss)) == 0);
-        CHECK(memcmp(trial.grads, cpu.grads, count * sizeof(float)) == 0);
-        CHECK(memcmp(trial.logits, cpu.logits, sizeof(cpu.logits)) == 0);
+        bool right = !findings && same(&trial, &cpu, count);
+        if (right == (planted != NONE))
+            fprintf(stderr, "model %d, type %d, seed %d, mistake %d: %d findings\n", trial.kind,
+                    (int)trial.type, (int)seed, (int)planted, findings);
+        CHECK(right == (planted == NONE));
+        CHECK(planted == NONE || planted >= OTHER_PLACE || findings);
         free(trial.grads);
     }
     free(cpu.grads);
@@ -163,16 +262,47 @@ static void compare(int kind, enum wk_dtype type, enum wk_recompute again, bool 
     free(low);
 }
 
-int main(void)
+static void models_compute_the_same_bits(void)
 {
     for (int kind = 0; kind < KINDS; kind++) {
-        compare(kind, WK_F32, WK_RECOMPUTE_NONE, false);
-        compare(kind, WK_F32, WK_RECOMPUTE_BLOCKS, true);
-        compare(kind, WK_F32, WK_RECOMPUTE_OPERATIONS, true);
-        compare(kind, WK_BF16, WK_RECOMPUTE_NONE, true);
-        compare(kind, WK_F16, WK_RECOMPUTE_BLOCKS, false);
-        compare(kind, WK_BF16, WK_RECOMPUTE_OPERATIONS, false);
+        for (int offloads = 0; offloads < 2; offloads++) {
+            struct trial t = {.kind = kind, .offloads = offloads};
+            t.type = WK_F32;
+            compare(t);
+            t.drops = true;
+            t.again = WK_RECOMPUTE_BLOCKS;
+            compare(t);
+            t.again = WK_RECOMPUTE_OPERATIONS;
+            compare(t);
+            t.type = WK_BF16;
+            t.again = WK_RECOMPUTE_NONE;
+            compare(t);
+            t.drops = false;
+            t.again = WK_RECOMPUTE_OPERATIONS;
+            compare(t);
+            t.type = WK_F16;
+            t.again = WK_RECOMPUTE_BLOCKS;
+            compare(t);
+        }
     }
-    printf("ok models_compute_the_same_on_the_rehearsal_device\n");
-    return 0;
+}
+
+static void mistakes_in_copies_are_found(void)
+{
+    for (int kind = 0; kind < KINDS; kind++)
+        for (enum mistake mistake = NONE + 1; mistake < MISTAKES; mistake++) {
+            planted = mistake;
+            compare((struct trial){.kind = kind, .type = WK_F32, .offloads = true});
+        }
+    planted = NONE;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_case cases[] = {
+        CHECK_CASE(models_compute_the_same_bits),
+        CHECK_CASE(mistakes_in_copies_are_found),
+        {0},
+    };
+    return check_all(cases, argc, argv);
 }

@@ -8,6 +8,7 @@
 #include "libworker/device/reach.h"
 #include "libworker/device/rehearsal/rehearsal.h"
 #include "libworker/device/numbers.h"
+#include "libworker/graph/graph_model.h"
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/rehearsed.h"
@@ -27,10 +28,9 @@ static bool same(const struct rehearsed_result *a, const struct rehearsed_result
            !memcmp(a->weights, b->weights, a->count * sizeof(*a->weights));
 }
 
-static void rehearse(struct rehearsed rehearsed, int seeds)
+/* On the device, beside the last run on the CPU. */
+static void compare(struct rehearsed rehearsed, int seeds)
 {
-    rehearsed_run(&rehearsed, &on_cpu);
-    CHECK(on_cpu.skipped > 0 || on_cpu.numbers[REHEARSED_STEPS - 1].loss > 0);
     for (int seed = 0; seed < seeds; seed++) {
         struct rehearsal_options options = {.seed = (uint64_t)seed};
         CHECK(rehearsal_new(&options, &rehearsed.device, NULL) == 0);
@@ -43,6 +43,13 @@ static void rehearse(struct rehearsed rehearsed, int seeds)
                     on_cpu.numbers[REHEARSED_STEPS - 1].loss);
         CHECK(same(&on_cpu, &on_device));
     }
+}
+
+static void rehearse(struct rehearsed rehearsed, int seeds)
+{
+    rehearsed_run(&rehearsed, &on_cpu);
+    CHECK(on_cpu.skipped > 0 || on_cpu.numbers[REHEARSED_STEPS - 1].loss > 0);
+    compare(rehearsed, seeds);
 }
 
 static void set(struct rehearsed *rehearsed, const char *name, const char *value)
@@ -96,6 +103,45 @@ static void masters_that_rest_are_rounded(void)
         set(&rehearsed, "stochastic_rounding", "true");
         rehearse(rehearsed, 2);
     }
+}
+
+/* What the last pass had of both memories, and the pieces that moved in all passes. */
+static size_t region_bytes, host_bytes;
+static int offloaded;
+
+static void look_at_plan(struct wk_model *model)
+{
+    const struct plan *plan = graph_model_of(model)->waiting;
+    region_bytes = plan->region_bytes;
+    host_bytes = plan->host_bytes;
+    offloaded += plan->n_offloaded;
+    CHECK(!(plan->again_flop > 0));
+}
+
+/* Also in windows of two passes, and within the bytes that are enough then. */
+static void values_may_wait_in_the_hosts_memory(void)
+{
+    for (int model = 0; model < REHEARSED_MODELS; model++)
+        for (int way = 0; way < 2; way++) {
+            struct rehearsed rehearsed = {.model = (enum rehearsed_model)model,
+                                          .optimizer = REHEARSED_ADAMW,
+                                          .clips = true,
+                                          .batch = 8,
+                                          .passed = look_at_plan};
+            set(&rehearsed, "mixed_precision", way ? "bf16" : "no");
+            set(&rehearsed, "gradient_accumulation_steps", way ? "2" : "1");
+            rehearse(rehearsed, 1);
+            size_t without = region_bytes;
+            CHECK(!offloaded && !host_bytes);
+            set(&rehearsed, "offload.activations", "host");
+            compare(rehearsed, 2);
+            CHECK(way || (offloaded && region_bytes < without && host_bytes));
+            char budget[32];
+            snprintf(budget, sizeof(budget), "%zu", region_bytes);
+            set(&rehearsed, "recompute", budget);
+            compare(rehearsed, 2);
+            offloaded = 0;
+        }
 }
 
 enum { SMALL = 100, SMALL_STEPS = 5 };
@@ -314,6 +360,7 @@ int main(void)
     every_model_trains();
     every_optimizer_updates();
     masters_that_rest_are_rounded();
+    values_may_wait_in_the_hosts_memory();
     a_step_follows_the_copies_of_the_one_before();
     windows_are_accumulated_and_clipped();
     an_overflow_skips_the_update();

@@ -47,7 +47,7 @@ enum mistake {
 
 struct run {
     const char *strategy, *precision, *low_gradients, *accumulation, *hook, *replicas, *clip_value;
-    const char *dir, *every, *resume_from, *steps, *stochastic, *offload, *masters;
+    const char *dir, *every, *resume_from, *steps, *stochastic, *offload, *masters, *values;
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     bool on_cpu, muon;
@@ -190,6 +190,7 @@ static void configure(struct toy *toy, const struct run *run)
     set_if(toy, "stochastic_rounding", run->stochastic);
     set_if(toy, "offload.state", run->offload);
     set_if(toy, "offload.masters", run->masters);
+    set_if(toy, "offload.activations", run->values);
 }
 
 /* A rank's process. */
@@ -432,6 +433,18 @@ static void so_do_masters_in_the_hosts_memory(void)
         .strategy = "ddp", .ranks = 2, .muon = true, .precision = "bf16", .masters = "host"});
 }
 
+static void so_do_values_in_the_hosts_memory(void)
+{
+    for (int s = 0; s < 4; s++) {
+        struct run run = {.strategy = strategies[s], .ranks = 2, .values = "host"};
+        same_bits(&run);
+        run.precision = "bf16";
+        run.offload = run.masters = "host";
+        run.accumulation = "2";
+        same_bits(&run);
+    }
+}
+
 /* Half on one device, half on the other. */
 static void carry(struct run run, bool to_cpu)
 {
@@ -515,7 +528,7 @@ static void members_leave_and_join(void)
         run.offload = "host";
         members_change(run);
         run.precision = "bf16";
-        run.masters = "host";
+        run.masters = run.values = "host";
         members_change(run);
         run = (struct run){.strategy = strategies[s], .graph = &graph_kinds[GRAPH_TUNED]};
         members_change(run);
@@ -576,6 +589,7 @@ int main(int argc, char **argv)
         CHECK_CASE(so_do_passes_of_the_programs_own),
         CHECK_CASE(so_does_state_in_the_hosts_memory),
         CHECK_CASE(so_do_masters_in_the_hosts_memory),
+        CHECK_CASE(so_do_values_in_the_hosts_memory),
         CHECK_CASE(a_checkpoint_of_one_device_is_loaded_on_the_other),
         CHECK_CASE(members_leave_and_join),
         CHECK_CASE(mistakes_are_found),

@@ -277,6 +277,16 @@ Test(units, a_setting_may_name_operations_or_bytes)
     }
 }
 
+Test(units, values_stay_where_they_are_on_the_cpu)
+{
+    struct small s;
+    small_open(&s, (const char *const[]){"offload.activations=host", "total_steps=3", NULL});
+    cr_assert_eq(small_prepare(&s), 0, "%s", wk_last_error(s.ctx));
+    cr_expect_str_eq(wk_last_notice(s.ctx),
+                     "offload.activations is host, which has no effect on the CPU");
+    small_close(&s);
+}
+
 Test(units, seventeen_models_are_too_many)
 {
     struct small s;
