@@ -109,6 +109,7 @@ static int plan_view(const struct args *args, const struct model_view *view,
     wanted.compute = pass.compute;
     wanted.recompute = pass.recompute;
     wanted.within = pass.within;
+    wanted.offload = pass.offload;
     rc = node_passes_new(view->graph, &wanted, ret, err);
     device_free(device);
     return rc;

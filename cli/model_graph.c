@@ -91,7 +91,7 @@ void model_graph_table(const struct model_view *view)
 {
     static const char *const titles[] = {"OPERATION", "TYPE",   "SHAPE", "PRODUCTS", ">PARAMETERS",
                                          ">FLOP",     ">BYTES", "AGAIN", NULL};
-    char peak[FORMAT_MAX];
+    char peak[FORMAT_MAX], host[FORMAT_MAX];
     const struct wk_graph *graph = view->graph;
     struct table table;
     struct sums all = {0};
@@ -114,6 +114,9 @@ void model_graph_table(const struct model_view *view)
            format_bytes(view->pass->peak_bytes, peak));
     table_print(&table, stdout, "no operations");
     table_fini(&table);
+    if (view->pass->n_offloaded)
+        printf("%d of its values, %s, wait in the host's memory for the backward pass\n",
+               view->pass->n_offloaded, format_bytes(view->pass->host_bytes, host));
     model_graph_chosen(&view->pass->chosen);
 }
 
@@ -294,6 +297,9 @@ int model_graph_tree(const struct model_view *view, struct arena *arena, struct 
     if (!rc)
         rc = tree_map_set(arena, root, "peak_bytes",
                           tree_integer(arena, (int64_t)view->pass->peak_bytes));
+    if (!rc)
+        rc = tree_map_set(arena, root, "host_bytes",
+                          tree_integer(arena, (int64_t)view->pass->host_bytes));
     if (!rc)
         rc = set_sums(arena, root, &all);
     if (!rc)

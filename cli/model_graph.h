@@ -22,8 +22,9 @@ void model_graph_dot(const struct model_view *view);
 /* A line for each choice of kernels. */
 void model_graph_chosen(const struct chosen_kernels *chosen);
 
-/* Into the map `root`: {"model", "samples", "length", "peak_bytes", "parameters", "flop", "bytes",
- * "kernels": [{"launches", "chosen"}], "blocks": [{"name", …, "operations": […]}]}.
+/* Into the map `root`: {"model", "samples", "length", "peak_bytes", "host_bytes", "parameters",
+ * "flop", "bytes", "kernels": [{"launches", "chosen"}],
+ * "blocks": [{"name", …, "operations": […]}]}.
  * E_RESOURCE_EXHAUSTED. */
 int model_graph_tree(const struct model_view *view, struct arena *arena, struct tree *root);
 

@@ -15,6 +15,7 @@
 #include "common/settings/setting.h"
 #include "libworker/device/module.h"
 #include "libworker/estimate/estimate.h"
+#include "libworker/graph/offload.h"
 #include "libworker/nn/model.h"
 
 enum { MIB = 1 << 20, ARCH = 90 };
@@ -49,13 +50,18 @@ static int index_of(const char *const *names, const char *name)
 int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err)
 {
     struct setting_parsed policy;
+    bool offloads = args_flag(args, "offload-activations");
     if (setting_parse(SETTING_RECOMPUTE, args_text(args, "recompute"), &policy, err))
         return error_wrap(err, "--recompute");
+    if (offloads && strcmp(args_text(args, "device"), "cpu") == 0)
+        return error_set(err, E_INVALID_ARGUMENT,
+                         "--offload-activations is about the memory of a GPU: add --device cuda");
     *ret = (struct needs_pass){
         .compute = types[index_of(needs_precisions, args_text(args, "mixed-precision"))],
         .recompute =
             policy.integer > 0 ? WK_RECOMPUTE_WITHIN : (enum wk_recompute) - policy.integer,
         .within = policy.integer > 0 ? policy.integer : 0,
+        .offload = offloads,
     };
     return 0;
 }
@@ -165,6 +171,7 @@ int needs_new(const struct args *args, struct wk_model *model, const struct devi
             .low_gradients = args_flag(args, "low-gradients"),
             .state_on_host = args_flag(args, "offload-state"),
             .masters_on_host = args_flag(args, "offload-masters"),
+            .values_on_host = pass.offload,
             .recompute = pass.recompute,
             .within = pass.within,
             .prefetch = (int)default_of(SETTING_PREFETCH),
@@ -199,13 +206,22 @@ static void cell_bytes(struct table *table, int64_t bytes)
 /* Half of the bytes go each way, at once. */
 static void show_bus(const struct needs *needs)
 {
-    const double each_way = 63e9; /* bytes a second of PCIe 5.0 x16, less its framing */
+    const struct estimate *first = &needs->rows[0];
     for (int i = 0; i < needs->count; i++) {
         double bytes = (double)needs->rows[i].over_bus;
         if (bytes > 0)
             printf("%s: an update waits at least %.1f ms for the bus, PCIe 5.0 x16\n",
-                   needs_strategies[needs->strategies[i]], bytes / 2 / each_way * 1e3);
+                   needs_strategies[needs->strategies[i]], bytes / 2 / OFFLOAD_BUS * 1e3);
     }
+    if (!needs->options.values_on_host)
+        return;
+    char host[FORMAT_MAX], saved[FORMAT_MAX];
+    printf("activations: %d pieces, %s of pinned memory", first->values.pieces,
+           format_bytes((uint64_t)first->values.on_host, host));
+    if (first->values.saved > 0)
+        printf(", %s less on the GPU", format_bytes((uint64_t)first->values.saved, saved));
+    printf("; copies of a pass take at least %.1f ms, PCIe 5.0 x16\n",
+           2 * (double)first->values.on_host / OFFLOAD_BUS * 1e3);
 }
 
 /* What is known of graphs without a GPU. */
@@ -242,7 +258,7 @@ void needs_table(const struct needs *needs)
         cell_bytes(&table, e->communication);
         cell_bytes(&table, e->total);
         cell_bytes(&table, e->on_host);
-        cell_bytes(&table, e->over_bus);
+        cell_bytes(&table, e->over_bus + 2 * e->values.on_host);
         cell_bytes(&table, (int64_t)e->sent);
     }
     printf("%s parameters, %d ranks, each %" PRId64 " x %" PRId64
@@ -286,7 +302,9 @@ static int add_row(const struct needs *needs, int i, struct arena *arena, struct
         {"links_bytes", e->communication},
         {"total_bytes", e->total},
         {"host_bytes", e->on_host},
-        {"bus_bytes", e->over_bus},
+        {"bus_bytes", e->over_bus + 2 * e->values.on_host},
+        {"activations_host_bytes", e->values.on_host},
+        {"activations_saved_bytes", e->values.saved},
         {"sent_bytes", (int64_t)e->sent},
         {0},
     };
@@ -322,6 +340,8 @@ static int set_question(const struct needs *needs, struct arena *arena, struct t
         rc = tree_map_set(arena, root, "offload_state", tree_bool(arena, o->state_on_host));
     if (!rc)
         rc = tree_map_set(arena, root, "offload_masters", tree_bool(arena, o->masters_on_host));
+    if (!rc)
+        rc = tree_map_set(arena, root, "offload_activations", tree_bool(arena, o->values_on_host));
     return rc;
 }
 

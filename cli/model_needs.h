@@ -66,9 +66,12 @@ struct wk_optimizer;
         {.name = "offload-state",                                                                  \
          .kind = ARGS_FLAG,                                                                        \
          .help = "estimate, cuda: the optimizer's state is in the host's memory"},                 \
+        {.name = "offload-masters",                                                                \
+         .kind = ARGS_FLAG,                                                                        \
+         .help = "estimate, cuda, bf16 and fp16: parameters in float are in the host's memory"},   \
     {                                                                                              \
-        .name = "offload-masters", .kind = ARGS_FLAG,                                              \
-        .help = "estimate, cuda, bf16 and fp16: parameters in float are in the host's memory"      \
+        .name = "offload-activations", .kind = ARGS_FLAG,                                          \
+        .help = "cuda: the largest values wait in the host's memory for the backward pass"         \
     }
 extern const char *const needs_strategies[],
     *const needs_precisions[], *const needs_optimizers[], *const needs_policies[],
@@ -81,6 +84,7 @@ struct needs_pass {
     enum wk_dtype compute;
     enum wk_recompute recompute;
     int64_t within; /* bytes */
+    bool offload;   /* --offload-activations, which needs --device cuda */
 };
 int needs_pass(const struct args *args, struct needs_pass *ret, struct error *err);
 

@@ -83,6 +83,7 @@ static int plan_of(const struct args *args, struct wk_model *model, const struct
                                         .compute = pass.compute,
                                         .recompute = pass.recompute,
                                         .within = pass.within,
+                                        .offload = pass.offload,
                                         .device = device};
     return plan_new(m->graph, &wanted, m->blocks, ret, err);
 }

@@ -35,6 +35,21 @@ static int64_t input_bytes(const struct wk_graph *graph, const struct sizes *siz
     return bytes;
 }
 
+/* What the same pass needs without copies to the host. */
+static int add_saved(struct graph_model *m, const struct plan_options *offloads, struct estimate *e,
+                     struct error *err)
+{
+    struct plan_options wanted = *offloads;
+    struct plan *plan;
+    wanted.offload = false;
+    int rc = plan_new(m->graph, &wanted, m->blocks, &plan, err);
+    if (rc)
+        return rc;
+    e->values.saved = (int64_t)plan->region_bytes - e->activations;
+    plan_free(plan);
+    return 0;
+}
+
 /* A pass of the rank. */
 static int add_pass(struct graph_model *m, const struct estimate_options *o, struct estimate *e,
                     struct error *err)
@@ -46,6 +61,7 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
         .compute = o->compute,
         .recompute = o->recompute,
         .within = o->within,
+        .offload = o->values_on_host,
         .device = o->device,
     };
     struct plan *plan;
@@ -53,6 +69,8 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
     if (rc)
         return rc;
     e->activations = (int64_t)plan->region_bytes;
+    e->values.pieces = plan->n_offloaded;
+    e->values.on_host = e->on_host = (int64_t)plan->host_bytes;
     e->batch = input_bytes(m->graph, &wanted.sizes);
     e->again_flop = plan->again_flop;
     add_flop(plan, e);
@@ -61,7 +79,8 @@ static int add_pass(struct graph_model *m, const struct estimate_options *o, str
     if (o->device && repeat_pays(plan, o->graphs))
         e->graphs = repeat_needs(plan);
     plan_free(plan);
-    return 0;
+    return o->values_on_host && o->recompute != WK_RECOMPUTE_WITHIN ? add_saved(m, &wanted, e, err)
+                                                                    : 0;
 }
 
 static int check_options(const struct wk_model *model, const struct estimate_options *o,

@@ -42,6 +42,7 @@ struct estimate_options {
     size_t bucket_bytes;         /* of zero2: gradients that are summed together */
     bool state_on_host;   /* as offload.state host, and offload.masters host (not in WK_F32): of */
     bool masters_on_host; /* optimizers on whole tensors all stays on the device */
+    bool values_on_host;  /* as offload.activations host; of a device that is not the host's */
     const struct wk_optimizer *optimizer; /* borrowed */
     const struct device *device;          /* whose kernels run; NULL: the host's. Borrowed */
     enum device_graphs graphs;            /* the setting compile; on a device other than the host */
@@ -59,6 +60,11 @@ struct estimate {
     int64_t total;
     int64_t on_host;  /* pinned memory of the host, not in the total: what is offloaded */
     int64_t over_bus; /* bytes that an update moves between it and the device */
+    struct {          /* what a pass offloads of its activations */
+        int pieces;
+        int64_t on_host; /* within on_host above; a pass moves it each way */
+        int64_t saved;   /* of activations; 0 of WK_RECOMPUTE_WITHIN, whose bytes are given */
+    } values;
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
     double again_flop;                  /* of what it repeats */
     double sent;                        /* bytes that the rank sends in a step of one pass */

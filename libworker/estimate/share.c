@@ -156,7 +156,7 @@ static void move_to_host(const struct wk_model *model, const struct estimate_opt
         return;
     if (parts.master) {
         e->parameters = without_masters(model, o, held);
-        e->on_host = held * FLOAT_BYTES;
+        e->on_host += held * FLOAT_BYTES;
     }
     if (parts.n_states) {
         e->on_host += e->optimizer;

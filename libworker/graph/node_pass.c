@@ -66,6 +66,8 @@ static int plan_pass(const struct wk_graph *graph, const struct plan_options *op
     note_views(graph, pass->nodes);
     chosen_find(plan, &pass->chosen);
     pass->peak_bytes = plan->region_bytes;
+    pass->host_bytes = plan->host_bytes;
+    pass->n_offloaded = plan->n_offloaded;
     pass->again_flop = plan->again_flop;
     plan_free(plan);
     return 0;

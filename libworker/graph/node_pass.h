@@ -16,6 +16,8 @@ struct node_pass {
 struct training_pass {
     struct node_pass *nodes; /* [nodes]; node_passes_free */
     size_t peak_bytes;       /* of its region */
+    size_t host_bytes;       /* of the values that it offloads (offload.h) */
+    int n_offloaded;
     double again_flop;
     int n_again;
     struct chosen_kernels chosen;

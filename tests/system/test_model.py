@@ -145,3 +145,9 @@ def test_bad_input_of_an_estimate_is_named(tmp_path):
 def test_the_program_has_no_threads_of_a_blas_library():
     needed = subprocess.run(["ldd", MUSTER], capture_output=True, text=True, timeout=HANG_SECONDS).stdout
     assert "libc." in needed and not any(name in needed for name in ("blas", "dnnl", "gomp"))
+
+
+@pytest.mark.parametrize("action", ["show", "estimate", "count"])
+def test_values_wait_on_the_host_of_a_gpu_only(action):
+    done = model(action, *GPT, "--offload-activations")
+    assert done.returncode == 2 and not done.stdout and "add --device cuda" in done.stderr, done.stderr

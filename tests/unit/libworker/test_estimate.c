@@ -221,3 +221,23 @@ Test(estimate, what_is_offloaded_is_on_the_host)
     wk_optimizer_free(optimizer);
     wk_model_free(model);
 }
+
+Test(estimate, values_that_wait_on_the_host_are_as_many_bytes_less)
+{
+    struct wk_model *model = make_gpt();
+    struct wk_optimizer *optimizer = make_adam();
+    struct estimate_options options = options_of(optimizer);
+    options.samples = 16;
+    struct estimate without = estimate(model, &options);
+    options.values_on_host = true;
+    struct estimate with = estimate(model, &options);
+    cr_expect(with.values.pieces > 0 && with.values.saved > 0);
+    cr_expect_eq(with.activations, without.activations - with.values.saved);
+    cr_expect_eq(with.total, without.total - with.values.saved);
+    cr_expect_eq(with.on_host, with.values.on_host);
+    cr_expect(with.values.on_host >= with.values.saved);
+    options.state_on_host = true;
+    cr_expect_eq(estimate(model, &options).on_host, with.on_host + without.optimizer);
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+}
