@@ -27,6 +27,9 @@
       "fastest for the GPUs")                                                                      \
     X(COLLECTIVES_DEVICE, "collectives.device", CHOICE, OF_JOB, "auto", 0, 0, "auto|off",          \
       "auto = GPUs exchange data themselves where all ranks can; off = through their hosts")       \
+    X(COLLECTIVES_BETWEEN, "collectives.between", CHOICE, OF_JOB, "nccl", 0, 0, "nccl|tcp",        \
+      "how GPUs of several hosts exchange data: nccl = themselves; tcp = in two levels, by "       \
+      "themselves within a host and by TCP between hosts")                                         \
     X(CONNECT_TIMEOUT, "connect_timeout", DURATION, OF_JOB, "30s", 100, INT64_MAX, NULL,           \
       "time limit for the ranks of one generation to connect")                                     \
     X(RENDEZVOUS_TIMEOUT, "rendezvous_timeout", DURATION, OF_MACHINE, "60s", 100, INT64_MAX, NULL, \

@@ -104,6 +104,11 @@ int wk_comm_world(const struct wk_comm *comm)
     return comm->world;
 }
 
+int wk_comm_host(const struct wk_comm *comm, int rank)
+{
+    return rank >= 0 && rank < comm->world ? comm->hosts[rank] : -1;
+}
+
 int wk_comm_lost(struct wk_comm *comm, int *ranks, int max)
 {
     int lost = 0;

@@ -373,7 +373,7 @@ static enum sums ddp_checked(const void *self)
 {
     const struct ddp *ddp = self;
     bool own = ddp->reducer.hook.face.arg != ddp->hook.face.arg;
-    if (reducer_rests(&ddp->reducer) || ddp->reducer.way == WIRE_OWN)
+    if (reducer_rests(&ddp->reducer) || ddp->reducer.by_wire)
         return SUMS_UNJUDGED;
     return own || !ddp->hook.sums ? SUMS_UNJUDGED : ddp->hook.sums(ddp->hook.face.arg);
 }

@@ -189,6 +189,16 @@ static void sum_bucket(struct reducer *r, const struct ready_bucket *b)
     }
 }
 
+/* Sums between hosts, of the buckets before this one. */
+static void begin_works(struct reducer *r, int end)
+{
+    for (; r->begun < end; r->begun++) {
+        const struct ready_bucket *b = &r->plan.buckets[r->begun];
+        for (int i = b->first_run; i < b->first_run + b->n_runs && !r->failure; i++)
+            r->failure = wire_begin(&r->works[i]);
+    }
+}
+
 static void start_bucket(struct reducer *r, int bucket)
 {
     const struct ready_bucket *b = &r->plan.buckets[bucket];
@@ -198,8 +208,9 @@ static void start_bucket(struct reducer *r, int bucket)
     }
     if (reducer_rests(r) || r->failure)
         return;
-    if (r->way == WIRE_OWN) {
+    if (r->by_wire) {
         sum_bucket(r, b);
+        begin_works(r, bucket);
         return;
     }
     if (!r->stage) {
@@ -217,14 +228,26 @@ static void start_due(struct reducer *r)
         start_bucket(r, r->started++);
 }
 
+/* Of a run's sum between the levels, and of its copy as the hook's type. */
+static size_t longest_stage(const struct reducer *r)
+{
+    size_t most = 0;
+    for (int i = 0; i < r->plan.n_runs; i++)
+        most = r->plan.runs[i].count > most ? r->plan.runs[i].count : most;
+    return most * (sizeof(*r->grads) + (r->hook.low ? element(r) : 0));
+}
+
 /* The way of a pass that sums. */
 static void choose_way(struct reducer *r)
 {
     float *seen;
     r->way = wire_way(r->wire, r->comm);
-    if (r->way == WIRE_OWN && !r->hook.plain && !r->hook.low)
+    r->by_wire = (r->hook.plain || r->hook.low) && wire_sums(r->wire, r->comm);
+    if (r->by_wire)
+        r->wire->stage_bytes = longest_stage(r);
+    if (r->way == WIRE_OWN && !r->by_wire)
         r->way = WIRE_STAGED;
-    if (r->way == WIRE_STAGED && !reducer_rests(r))
+    if (r->way == WIRE_STAGED && !r->by_wire && !reducer_rests(r))
         r->failure = reducer_seen(r, &seen, &r->why);
 }
 
@@ -274,7 +297,9 @@ void reducer_flush(struct reducer *r)
     set_phase(r, REDUCER_FLUSHED);
     memset(r->missing, 0, (size_t)r->n_params * sizeof(*r->missing));
     start_due(r);
-    if (r->way == WIRE_STAGED && !reducer_rests(r))
+    if (r->by_wire)
+        begin_works(r, r->started);
+    else if (r->way == WIRE_STAGED && !reducer_rests(r))
         begin_fetched(r, r->started);
     if (!r->failure)
         r->failure = step_numbers_start(r->numbers, r->comm);
@@ -316,9 +341,9 @@ static void send_run(struct reducer *r, const struct ready_run *run)
 static int finish_part(struct reducer *r, int part)
 {
     const struct ready_run *run = &r->plan.runs[part];
-    int rc = r->way == WIRE_OWN ? wire_finish(&r->works[part])
-                                : r->hook.face.finish(r->hook.face.arg, r->comm, &r->parts[part]);
-    if (!rc && r->way == WIRE_STAGED)
+    int rc = r->by_wire ? wire_finish(&r->works[part])
+                        : r->hook.face.finish(r->hook.face.arg, r->comm, &r->parts[part]);
+    if (!rc && r->way == WIRE_STAGED && !r->by_wire)
         send_run(r, run);
     if (!rc && r->hook.low && on_device(r))
         elements_widen(r->model, r->hook.type, r->grads + run->offset, r->hook.low + run->offset,

@@ -6,10 +6,10 @@
  * The order is therefore the same on every rank, whatever the order of gradients. The hook decides
  * how a range is summed. The step's numbers (step_numbers.h) are summed last.
  *
- * Where the host cannot read gradients, hooks sum a copy of them (stage.h). A bucket is fetched
- * when it is due. Its sum starts after the next bucket's fetch is enqueued, so that the device has
- * work while the host waits for the copy. Where the device has collectives of its own (wires.h),
- * plain sums and those of narrowed gradients are enqueued there instead, and their hook sees none.
+ * Where the host cannot read gradients, hooks sum a copy (stage.h). A bucket is fetched when it is
+ * due. Its sum starts after the next bucket's fetch is enqueued: the device has work while the host
+ * waits for the copy. With collectives of the device (wires.h), plain sums and those of narrowed
+ * gradients are calls of the wire instead.
  *
  * The first pass with a communicator uses buckets from the arena's end. Then rank 0 sends all the
  * order of its gradients, and they are cut again.
@@ -19,9 +19,8 @@
  *          └────────────────► LOCAL ─────────────────────────────────► IDLE
  *              begin, other                     finish
  *
- * reducer_drain leads from each of them to IDLE. One thread. Any thread may abort the communicator;
- * reducer_finish then returns the failure's code and the arena's content is undefined. Source: Li
- * et al. 2020, section 3.
+ * reducer_drain leads from each of them to IDLE. One thread. Any thread may abort the communicator:
+ * reducer_finish then returns its code, and the arena is undefined. Source: Li et al. 2020, sec. 3.
  */
 #ifndef PARALLEL_REDUCER_H
 #define PARALLEL_REDUCER_H
@@ -58,7 +57,8 @@ struct reducer {
     struct wire *wire;            /* borrowed */
     struct stage *stage;     /* [count] floats that hooks see; NULL: grads, or not needed yet */
     struct event fetched;    /* of the last bucket that was fetched there */
-    enum wire_way way;       /* of this pass: OWN only for sums that the device makes */
+    enum wire_way way;       /* of this pass; OWN only with by_wire */
+    bool by_wire;            /* the wire sums in this pass */
     struct wire_work *works; /* [n_params], by run of the plan: those */
     struct step_numbers *numbers; /* borrowed */
     struct grad_hook hook;
@@ -74,7 +74,7 @@ struct reducer {
     enum reducer_phase phase;
     bool ordered;  /* the plan is in the order observed with this communicator */
     bool recorded; /* static graph: expected is that of the first pass */
-    int clock, started, started_parts, begun; /* begun: buckets that the hook has */
+    int clock, started, started_parts, begun; /* begun: buckets whose sum has */
     int failure;                              /* first code a collective or a copy failed with */
     struct error why;                         /* the sentence of a failed copy */
 };

@@ -257,7 +257,7 @@ int strategy_empty_pass(struct strategy *st, enum model_pass pass, struct error 
 int strategy_gather(struct strategy *st, struct wk_comm *comm)
 {
     int rc = st->ops->gather(st->memory.self, comm);
-    if (rc || !st->ops->cuts || wire_way(&st->wire, comm) != WIRE_OWN)
+    if (rc || !st->ops->cuts || wire_way(&st->wire, comm) == WIRE_DIRECT)
         return rc;
     rc = queue_finish(st->model->queue, NULL);
     if (rc)

@@ -3,6 +3,9 @@
 #include <worker/error.h>
 
 #include "common/base/assert.h"
+#include "libworker/parallel/scratch.h"
+#include "libworker/parallel/wire_host.h"
+#include "libworker/parallel/wire_two_level.h"
 
 void wire_init(struct wire *wire, struct queue *queue, struct wires *wires)
 {
@@ -12,6 +15,9 @@ void wire_init(struct wire *wire, struct queue *queue, struct wires *wires)
 
 void wire_fini(struct wire *wire)
 {
+    (void)event_wait(wire->partial_read, NULL);
+    if (wire->partial)
+        scratch_free(queue_device(wire->stages.queue), &wire->partial);
     stages_fini(&wire->stages);
     *wire = (struct wire){0};
 }
@@ -30,6 +36,12 @@ enum wire_way wire_way(const struct wire *wire, const struct wk_comm *comm)
     return wires_have(wire->wires, comm) ? WIRE_OWN : WIRE_STAGED;
 }
 
+bool wire_sums(const struct wire *wire, const struct wk_comm *comm)
+{
+    return wire_way(wire, comm) == WIRE_OWN ||
+           (wires_fast(wire->wires) && wires_hosts(wire->wires, comm).inside);
+}
+
 int wire_queue(struct wire *wire, const struct wk_comm *comm, struct queue **ret)
 {
     int rc = 0;
@@ -40,6 +52,7 @@ int wire_queue(struct wire *wire, const struct wk_comm *comm, struct queue **ret
     case WIRE_STAGED:
         rc = stages_open(&wire->stages, &wire->why);
         *ret = wire->stages.out;
+        wire->queue_given = true;
         break;
     case WIRE_OWN:
         *ret = wires_queue(wire->wires);
@@ -103,39 +116,6 @@ static struct places places_of(const struct wire_work *w)
     return (struct places){0, 0, sizes.in};
 }
 
-static int start_sum(struct wire_work *w, const struct wk_buffers *buffers)
-{
-    const struct wire_call *call = &w->call;
-    bool sum = call->op == WIRE_SUM, converts = call->type != call->out_type;
-    const struct wk_reduce_options options = {
-        .converts = converts, .out_dtype = call->out_type, .ret_nonfinite = call->ret_nonfinite};
-    if (!converts && !call->ret_nonfinite)
-        return sum ? wk_all_reduce(w->comm, buffers->out, call->count, call->type, WK_SUM, &w->work)
-                   : wk_reduce_scatter(w->comm, buffers->in, buffers->out, call->count, call->type,
-                                       WK_SUM, &w->work);
-    return sum ? wk_all_reduce_with(w->comm, buffers, WK_SUM, &options, &w->work)
-               : wk_reduce_scatter_with(w->comm, buffers, WK_SUM, &options, &w->work);
-}
-
-/* In the host's memory; a sum that does not convert has in == out. */
-static int start_on_host(struct wire_work *w, const void *in, void *out)
-{
-    const struct wire_call *call = &w->call;
-    const struct wk_buffers buffers = {in, out, call->count, call->type};
-    switch (call->op) {
-    case WIRE_SUM:
-    case WIRE_SCATTER:
-        return start_sum(w, &buffers);
-    case WIRE_GATHER:
-        return wk_all_gather(w->comm, in, out, call->count, call->type, &w->work);
-    case WIRE_EXCHANGE:
-        return wk_all_to_all(w->comm, &buffers, &w->work);
-    case WIRE_SPREAD:
-        return wk_broadcast(w->comm, out, call->count, call->type, call->root, &w->work);
-    }
-    return 0;
-}
-
 /* Gathers and sums run in place: what they read comes there first. */
 static int start_direct(struct wire_work *w)
 {
@@ -153,7 +133,7 @@ static int start_direct(struct wire_work *w)
         call->in = call->out;
     }
     w->begun = true;
-    return start_on_host(w, call->in, call->out);
+    return wire_on_host(w->comm, call, &w->work);
 }
 
 static bool has_input(const struct wire_work *w)
@@ -199,6 +179,15 @@ static int start_own(struct wire_work *w)
     return rc;
 }
 
+/* rc. A rank on which a part in two levels fails enqueues nothing more in this generation. It has
+ * left out a call, and its next one would meet another call of its host's ranks. */
+static int stopping(const struct wire_work *work, int rc)
+{
+    if (rc && work->hosts.inside)
+        wk_comm_abort(work->comm);
+    return rc;
+}
+
 int wire_start(struct wire *wire, struct wk_comm *comm, const struct wire_call *call,
                struct wire_work *ret)
 {
@@ -210,7 +199,8 @@ int wire_start(struct wire *wire, struct wk_comm *comm, const struct wire_call *
         rc = start_direct(&work);
         break;
     case WIRE_STAGED:
-        rc = start_staged(&work);
+        rc = two_level_takes(&work) ? two_level_start(&work) : start_staged(&work);
+        wire->queue_given = false;
         break;
     case WIRE_OWN:
         rc = start_own(&work);
@@ -218,20 +208,27 @@ int wire_start(struct wire *wire, struct wk_comm *comm, const struct wire_call *
     }
     if (!rc)
         *ret = work;
-    return rc;
+    return stopping(&work, rc);
+}
+
+static int begin_staged(struct wire_work *work)
+{
+    struct places at = places_of(work);
+    struct wire_call call = work->call;
+    call.in = (char *)work->stage->host + at.in;
+    call.out = (char *)work->stage->host + at.out;
+    return wire_on_host(work->comm, &call, &work->work);
 }
 
 int wire_begin(struct wire_work *work)
 {
     if (!work->wire || work->begun)
         return 0;
-    struct places at = places_of(work);
-    char *host = work->stage->host;
     work->begun = true;
     work->failure = stage_await(work->stage, &work->wire->why);
     if (!work->failure)
-        work->failure = start_on_host(work, host + at.in, host + at.out);
-    return work->failure;
+        work->failure = work->hosts.inside ? two_level_begin(work) : begin_staged(work);
+    return stopping(work, work->failure);
 }
 
 static void send(struct wire_work *work)
@@ -257,12 +254,15 @@ int wire_finish_part(struct wire_work *work)
     int rc = wire_begin(work), waited = wk_wait(work->work);
     if (!rc)
         rc = work->failure ? work->failure : waited;
-    if (!rc && work->stage) {
+    if (!rc && work->hosts.inside) {
+        rc = two_level_send(work);
+    } else if (!rc && work->stage) {
         send(work);
         work->done = work->stage->sent;
     } else if (!rc && work->done.queue) {
         rc = wires_failure(work->wire->wires);
     }
+    (void)stopping(work, rc);
     end(work);
     return rc;
 }

@@ -2,7 +2,8 @@
  * is known by communicator, and the same on all its ranks:
  *
  *      WIRE_DIRECT   the host reads the memory: worker/comm.h, in place
- *      WIRE_STAGED   through copies on the host (stage.h), which worker/comm.h works on
+ *      WIRE_STAGED   through copies on the host (stage.h), which worker/comm.h works on: of all
+ *                    data, or of this rank's part of its host's data (wire_two_level.h)
  *      WIRE_OWN      the device's own (wires.h): enqueued, the host waits for nothing
  *
  *      start ──► begin ──► finish: `out` is there for what the model's queue does next
@@ -24,8 +25,11 @@ enum wire_way { WIRE_DIRECT, WIRE_STAGED, WIRE_OWN };
 struct wire {
     struct wires *wires; /* borrowed; NULL: no communicator has one */
     struct stages stages;
-    size_t stage_bytes; /* copies have at least this size, so that each serves every call */
-    struct error why;   /* the sentence of a failure that no communicator has */
+    size_t stage_bytes;        /* copies have at least this size, so that each serves every call */
+    struct error why;          /* the sentence of a failure that no communicator has */
+    struct scratch *partial;   /* sums of a host that are not in `out` */
+    struct event partial_read; /* once they are on the host */
+    bool queue_given;          /* since the last start: what was written there comes first */
 };
 
 /* Memory of the queue's device. */
@@ -37,6 +41,9 @@ void wire_fini(struct wire *wire); /* waits for copies; zeroed memory is allowed
 void wire_drain(struct wire *wire);
 
 enum wire_way wire_way(const struct wire *wire, const struct wk_comm *comm);
+
+/* Whether sums of floats have calls here that are faster than those of whole copies on the host. */
+bool wire_sums(const struct wire *wire, const struct wk_comm *comm);
 
 /* The queue on which to write `in` just before a start, so that the call is after it. WK_ENOMEM. */
 int wire_queue(struct wire *wire, const struct wk_comm *comm, struct queue **ret);
@@ -65,6 +72,7 @@ struct wire_work {
     struct wk_comm *comm;
     struct wk_work *work;
     struct stage *stage;
+    struct hosts_pair hosts; /* of a call in two levels */
     struct event done;
     bool begun;
     int failure; /* of the begin */

@@ -9,17 +9,12 @@
 #include "common/base/assert.h"
 #include "libworker/device/kernels.h"
 #include "libworker/parallel/rank_sums.h"
+#include "libworker/parallel/scratch.h"
 #include "libworker/parallel/wires_watch.h"
 
 enum {
     PIECE_ALIGN = 16, /* elements: pieces begin on cache lines */
     POLL_US = 500,
-};
-
-struct scratch {
-    void *at;
-    size_t bytes;
-    struct scratch *smaller; /* earlier ones, which work that has not ended may use */
 };
 
 struct wires {
@@ -30,21 +25,23 @@ struct wires {
     bool unusable;              /* one was opened, and did not work */
     bool unshared;              /* one did not work with memory that ranks share */
     bool remarked;              /* that the ranks' differ */
-    struct scratch *scratch;
-    void *stop; /* pinned: the word of the watch */
+    struct scratch *scratch;    /* the rows of other ranks */
+    void *stop;                 /* pinned: the word of the watch */
     struct wires_watch watch;
     struct watched list[WIRES_MAX]; /* wire NULL: of a single rank */
     int n;
+    struct host_pairs hosts;
 };
 
-/* Why the ranks have no wires. */
-static void remark(const struct wires_options *options, const char *why)
+static const char DATA[] = "data between the ranks";
+
+/* What the ranks have no wires for, and why. */
+static void remark(const struct wires_options *options, const char *what, const char *why)
 {
     struct error sentence = {0};
     if (!options->remark)
         return;
-    (void)error_set(&sentence, WK_EUNAVAILABLE,
-                    "data between the ranks passes through the hosts: %s", why);
+    (void)error_set(&sentence, WK_EUNAVAILABLE, "%s passes through the hosts: %s", what, why);
     options->remark(options->arg, sentence.text);
 }
 
@@ -55,7 +52,7 @@ static bool has_kernels(const struct device *device, const struct wires_options 
     struct error why = {0};
     for (int i = 0; i < 2; i++)
         if (device_kernel_need(device, "launch", needed[i], &why)) {
-            remark(options, why.text);
+            remark(options, DATA, why.text);
             return false;
         }
     return true;
@@ -95,12 +92,7 @@ void wires_free(struct wires *wires)
     insist(!wires->n);
     if (wires->line)
         (void)queue_finish(wires->line, NULL);
-    while (wires->scratch) {
-        struct scratch *scratch = wires->scratch;
-        wires->scratch = scratch->smaller;
-        device_memory_free(wires->device, scratch->at, scratch->bytes);
-        free(scratch);
-    }
+    scratch_free(wires->device, &wires->scratch);
     device_pinned_free(wires->device, wires->stop, sizeof(_Atomic int));
     queue_free(wires->line);
     free(wires);
@@ -127,7 +119,7 @@ static void find(struct wires *wires, struct version *ret)
     if (wires->ops && !wires->unusable && wires->ops->find(wires->device, ret->text, &why)) {
         *ret = (struct version){0};
         wires->unusable = true;
-        remark(&wires->options, why.text);
+        remark(&wires->options, DATA, why.text);
     }
 }
 
@@ -142,7 +134,8 @@ static int compare(struct wires *wires, struct wk_comm *comm, bool *ret_alike, s
     if (!rc)
         rc = wk_all_reduce(comm, &alike, 1, WK_I32, WK_MIN, NULL);
     if (!rc && *own.text && !alike && !wires->remarked) {
-        remark(&wires->options, "the ranks' devices have different collectives, or some have none");
+        remark(&wires->options, DATA,
+               "the ranks' devices have different collectives, or some have none");
         wires->remarked = true;
     }
     *ret_alike = alike;
@@ -162,7 +155,7 @@ static int share_id(struct wires *wires, struct wk_comm *comm, struct offer *ret
     if (wk_comm_rank(comm) == 0)
         ret->code = wires->ops->id(wires->device, ret->id, &why);
     if (*why.text)
-        remark(&wires->options, why.text);
+        remark(&wires->options, DATA, why.text);
     int rc = wk_broadcast(comm, ret, sizeof(*ret), WK_U8, 0, NULL);
     return outcome(comm, rc, err);
 }
@@ -237,17 +230,17 @@ static int open_all(struct wires *wires, struct watched *w, struct error *err)
     if (lost)
         return outcome(w->comm, lost, err);
     if (*why.text)
-        remark(&wires->options, why.text);
+        remark(&wires->options, DATA, why.text);
     return agree(wires, w, err);
 }
 
-int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
+/* Of the communicator, or of a host's part of `whole`. */
+static int meet_all(struct wires *wires, struct wk_comm *comm, struct wk_comm *whole,
+                    struct error *err)
 {
-    struct watched w = {.comm = comm};
+    struct watched w = {.comm = comm, .whole = whole};
     bool alike = false;
     int rc = 0;
-    if (!wires || wires_have(wires, comm))
-        return 0;
     if (wk_comm_world(comm) > 1) {
         rc = compare(wires, comm, &alike, err);
         if (!rc && alike)
@@ -258,6 +251,65 @@ int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
     insist(wires->n < WIRES_MAX);
     wires->list[wires->n++] = w;
     return 0;
+}
+
+/* What this generation's data does not do, once. */
+static void remark_on_hosts(struct wires *wires, const char *what, const char *why)
+{
+    if (!wires->hosts.remarked)
+        remark(&wires->options, what, why);
+    wires->hosts.remarked = true;
+}
+
+/* Every host has its wire, or none keeps it. */
+static int agree_on_hosts(struct wires *wires, struct wk_comm *whole, struct error *err)
+{
+    int32_t works = wires_have(wires, hosts_find(&wires->hosts, whole).inside);
+    int rc = outcome(whole, wk_all_reduce(whole, &works, 1, WK_I32, WK_MIN, NULL), err);
+    if (rc || works)
+        return rc;
+    wires_close(wires, whole);
+    remark_on_hosts(wires, DATA, "on a host the ranks' devices have no collectives of their own");
+    return 0;
+}
+
+static int meet_by_hosts(struct wires *wires, struct wk_comm *whole, struct error *err)
+{
+    const char *misfit = hosts_misfit(whole);
+    if (misfit) {
+        remark_on_hosts(wires, DATA, misfit);
+        return 0;
+    }
+    int rc = hosts_split(&wires->hosts, whole, err);
+    if (!rc)
+        rc = meet_all(wires, hosts_find(&wires->hosts, whole).inside, whole, err);
+    if (!rc)
+        rc = agree_on_hosts(wires, whole, err);
+    if (!rc && !wires->options.fast && wires_hosts(wires, whole).inside)
+        remark_on_hosts(wires, "data of sums",
+                        "collectives.between is tcp, and collectives.sums is ordered; fast ones "
+                        "would be made within each host first");
+    return rc;
+}
+
+int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err)
+{
+    if (!wires || wires_have(wires, comm) || hosts_find(&wires->hosts, comm).inside)
+        return 0;
+    if (wires->options.by_hosts && !wires->options.off && hosts_several(comm))
+        return meet_by_hosts(wires, comm, err);
+    return meet_all(wires, comm, NULL, err);
+}
+
+struct hosts_pair wires_hosts(const struct wires *wires, const struct wk_comm *comm)
+{
+    struct hosts_pair pair = wires ? hosts_find(&wires->hosts, comm) : (struct hosts_pair){0};
+    return wires_have(wires, pair.inside) ? pair : (struct hosts_pair){0};
+}
+
+bool wires_fast(const struct wires *wires)
+{
+    return wires && wires->options.fast;
 }
 
 static const struct watched *wire_of(const struct wires *wires, const struct wk_comm *comm)
@@ -297,7 +349,7 @@ static void close_some(struct wires *wires, const struct watched *some, int n)
         wires->ops->close(open[i]);
 }
 
-void wires_close(struct wires *wires, const struct wk_comm *comm)
+static void close_one(struct wires *wires, const struct wk_comm *comm)
 {
     for (int i = 0; wires && i < wires->n; i++) {
         struct watched closed = wires->list[i];
@@ -311,14 +363,24 @@ void wires_close(struct wires *wires, const struct wk_comm *comm)
     }
 }
 
+void wires_close(struct wires *wires, const struct wk_comm *comm)
+{
+    struct wk_comm *inside = wires_hosts(wires, comm).inside;
+    close_one(wires, inside ? inside : comm);
+    if (wires)
+        hosts_close(&wires->hosts, comm);
+}
+
 void wires_leave(struct wires *wires)
 {
-    if (!wires || !wires->n)
+    if (!wires || (!wires->n && !wires->hosts.n))
         return;
     (void)queue_finish(wires->line, NULL);
     watch_end(&wires->watch);
     close_some(wires, wires->list, wires->n);
     wires->n = 0;
+    hosts_close_all(&wires->hosts);
+    wires->hosts.remarked = false;
     atomic_store(&wires->watch.failure, 0);
 }
 
@@ -372,7 +434,7 @@ static int enroll_shared(struct wires *wires, struct watched *w, const struct wi
     return rc;
 }
 
-void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes)
+static void enroll_with(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes)
 {
     struct watched *w = (struct watched *)(uintptr_t)wire_of(wires, comm);
     struct wire_memory memory = {at, bytes, false};
@@ -384,30 +446,18 @@ void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t by
         (void)wires->ops->enroll(w->wire, &memory, NULL);
 }
 
+void wires_enroll(struct wires *wires, struct wk_comm *comm, void *at, size_t bytes)
+{
+    struct wk_comm *inside = wires_hosts(wires, comm).inside;
+    enroll_with(wires, inside ? inside : comm, at, bytes);
+    if (inside && wires->ops->enroll) /* one that fails at that is opened again, or closed */
+        (void)agree_on_hosts(wires, comm, NULL);
+}
+
 void wires_note_stop(const struct wires *wires, struct queue *queue, double *finite)
 {
     if (wires && wires->watch.runs)
         note_stop(queue, &(struct note_stop_args){wires->stop, finite});
-}
-
-/* Memory for the rows of other ranks. One piece serves all calls, since they run in order. */
-static int reserve(struct wires *wires, size_t bytes, void **ret, struct error *err)
-{
-    if (!wires->scratch || wires->scratch->bytes < bytes) {
-        struct scratch *scratch = calloc(1, sizeof(*scratch));
-        if (!scratch)
-            return error_set(err, WK_ENOMEM, "no memory for the rows of other ranks");
-        int rc = device_memory_new(wires->device, bytes, &scratch->at, err);
-        if (rc) {
-            free(scratch);
-            return rc;
-        }
-        scratch->bytes = bytes;
-        scratch->smaller = wires->scratch;
-        wires->scratch = scratch;
-    }
-    *ret = wires->scratch->at;
-    return 0;
 }
 
 static int pass(struct wires *wires, const struct watched *w, const struct wire_message *message,
@@ -426,8 +476,8 @@ static int sum_rows(struct wires *wires, const struct watched *w, const struct w
     struct wire_message message = *rows;
     if (!rows->count)
         return 0;
-    int rc =
-        reserve(wires, (size_t)world * rows->count * wk_dtype_bytes(rows->type), &message.out, err);
+    size_t bytes = (size_t)world * rows->count * wk_dtype_bytes(rows->type);
+    int rc = scratch_reserve(wires->device, &wires->scratch, bytes, &message.out, err);
     if (!rc)
         rc = pass(wires, w, &message, err);
     if (!rc)
@@ -499,13 +549,22 @@ static void copy_alone(struct wires *wires, const struct wires_call *call)
         queue_copy(wires->line, call->out, call->in, call->count * wk_dtype_bytes(call->type));
 }
 
+/* The watch may not have seen the failure of the communicator yet. */
+static int failure_of(const struct wires *wires, const struct watched *w)
+{
+    struct wk_comm_status status = {0};
+    if (w->whole)
+        wk_comm_status(w->whole, &status);
+    return wires_failure(wires) ? wires_failure(wires) : status.failure;
+}
+
 int wires_enqueue(struct wires *wires, const struct wires_call *call, struct error *err)
 {
     const struct watched *w = wire_of(wires, call->comm);
     const struct wire_message message = {call->op,    call->in,   call->out,
                                          call->count, call->type, call->root};
-    int rc = wires_failure(wires);
     insist(w);
+    int rc = failure_of(wires, w);
     if (rc)
         return outcome(call->comm, rc, err);
     if (!call->count)

@@ -12,6 +12,9 @@
  *                  exchanged, each rank sums its piece, pieces are gathered. Or, where fast sums
  *                  are set, floats in the device's order
  *
+ *      by hosts    where that is set, wires join the ranks of a host alone. Between hosts data goes
+ *                  by worker/comm.h (wire_two_level.h)
+ *
  * All collectives run in the order of the calls, on a queue of their own. A wire of a single rank
  * copies. NULL instead of wires is allowed everywhere: nothing has one.
  *
@@ -28,6 +31,7 @@
 #include "common/base/error.h"
 #include "libworker/device/device.h"
 #include "libworker/device/wire_ops.h"
+#include "libworker/parallel/wires_hosts.h"
 
 enum {
     WIRES_LOOK_MS = 20,
@@ -41,6 +45,7 @@ struct wires;
 struct wires_options {
     bool fast;        /* sums of floats are the device's */
     bool off;         /* several ranks have no wires */
+    bool by_hosts;    /* where ranks are on several hosts, there is a wire for each host alone */
     int64_t open_ms;  /* to have a wire that works */
     int64_t abort_ms; /* to have it aborted; then the process ends */
     /* Gets a sentence when ranks have no wires. Any thread calls it; may be NULL. */
@@ -62,6 +67,11 @@ int wires_meet(struct wires *wires, struct wk_comm *comm, struct error *err);
  * none has failed, wait for the device first. */
 void wires_close(struct wires *wires, const struct wk_comm *comm);
 void wires_leave(struct wires *wires);
+
+/* The groups of a communicator that has a wire for each host instead (wires_hosts.h); or NULLs.
+ * Whether sums of floats may then be made by both levels: their order is not that of the ranks. */
+struct hosts_pair wires_hosts(const struct wires *wires, const struct wk_comm *comm);
+bool wires_fast(const struct wires *wires);
 
 /* Whether this communicator has one. The queue that its collectives run on. */
 bool wires_have(const struct wires *wires, const struct wk_comm *comm);

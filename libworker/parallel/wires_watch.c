@@ -107,6 +107,9 @@ static void stop_all(struct wires_watch *watch, int code, struct wk_comm *broken
     atomic_store(watch->stop, 1);
     if (broken)
         wk_comm_abort(broken);
+    /* A thread of this process may wait for another host, which has not noticed. */
+    for (int i = 0; i < watch->n; i++)
+        wk_comm_abort(watch->list[i].whole);
     watch_abort(watch, wires, watch->n);
 }
 
@@ -126,6 +129,13 @@ static bool is_left_behind(struct watched *watched)
     return status.left && now_ms() - watched->left_ms > WIRES_LEFT_MS;
 }
 
+/* The whole first: its failure is what the part's follows from. */
+static int watch_look_at_both(const struct watched *watched)
+{
+    int code = watched->whole ? watch_look(watched->whole) : 0;
+    return code ? code : watch_look(watched->comm);
+}
+
 /* The code of one that failed. A wire that its device reports as failed fails its communicator, so
  * that every rank ends this generation: then *ret_broken is the communicator. */
 static int look_at_all(struct wires_watch *watch, struct wk_comm **ret_broken)
@@ -134,7 +144,7 @@ static int look_at_all(struct wires_watch *watch, struct wk_comm **ret_broken)
     *ret_broken = NULL;
     for (int i = 0; i < watch->n && !code; i++) {
         int state = watch->ops->ready(watch->list[i].wire, NULL);
-        code = watch_look(watch->list[i].comm);
+        code = watch_look_at_both(&watch->list[i]);
         if (!code && state < 0) {
             *ret_broken = watch->list[i].comm;
             return state;

@@ -10,6 +10,7 @@
 
 struct watched {
     struct wk_comm *comm;
+    struct wk_comm *whole; /* of which it is the part of a host; NULL: it is no part */
     struct device_wire *wire;
     int64_t left_ms; /* since when a rank has left it; 0: none has */
 };

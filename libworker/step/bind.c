@@ -197,6 +197,7 @@ static int open_wires(struct wk_context *ctx, struct error *err)
     const struct wires_options options = {
         .fast = is_set(ctx, SETTING_COLLECTIVES_SUMS, "fast"),
         .off = is_set(ctx, SETTING_COLLECTIVES_DEVICE, "off"),
+        .by_hosts = is_set(ctx, SETTING_COLLECTIVES_BETWEEN, "tcp"),
         .open_ms = settings_integer(&ctx->settings, SETTING_CONNECT_TIMEOUT),
         .abort_ms = ABORT_MS,
         .remark = remark,

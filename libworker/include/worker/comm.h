@@ -34,6 +34,9 @@ struct wk_work;
 WK_API int wk_comm_rank(const struct wk_comm *comm);
 WK_API int wk_comm_world(const struct wk_comm *comm);
 
+/* The number of a rank's host: ranks of the same number are on the same host. -1: no such rank. */
+WK_API int wk_comm_host(const struct wk_comm *comm, int rank);
+
 /* buf[count] on every rank becomes the reduction over all ranks. */
 WK_API int wk_all_reduce(struct wk_comm *comm, void *buf, size_t count, enum wk_dtype dtype,
                          enum wk_op op, struct wk_work **ret_work);

@@ -51,7 +51,7 @@ static int fill(const struct fake_cluster *cluster, int rank, struct session_gro
         return rc;
     for (int i = 0; i < cluster->n_members; i++) {
         (void)str_copy(ret->endpoints[i], COMM_ENDPOINT_BYTES, cluster->endpoints[i]);
-        ret->hosts[i] = cluster->two_hosts ? i : 0;
+        ret->hosts[i] = cluster->per_host ? cluster->members[i] / cluster->per_host : 0;
     }
     ret->generation = cluster->generation;
     ret->rank = rank;

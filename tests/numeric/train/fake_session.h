@@ -27,7 +27,7 @@ struct fake_cluster {
     int refuse_prepares;            /* so many are refused as of an old generation */
     int fail_commits, fail_code;    /* so many calls fail with this */
     int64_t last_step, total_steps; /* told by progress */
-    bool two_hosts;                 /* each worker on a host of its own: TCP between them */
+    int per_host;                   /* workers on a host, TCP between hosts; 0: all on one */
     char resume_from[CHECKPOINT_PATH_MAX];
     /* Called under lock, once per generation, when a member reports lost peers or leaves early: as
      * an agent would see its process end. May call fake_form_locked. */

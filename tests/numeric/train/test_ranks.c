@@ -27,7 +27,7 @@ static void run(const struct variant *v, double *ret)
     pthread_t threads[RANKS_MAX];
     struct fake_cluster cluster;
     fake_init(&cluster);
-    cluster.two_hosts = v->two_hosts;
+    cluster.per_host = v->two_hosts;
     fake_form(&cluster, workers, v->ranks);
     memset(toys, 0, sizeof(toys));
     for (int i = 0; i < v->ranks; i++) {

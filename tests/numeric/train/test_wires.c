@@ -8,8 +8,14 @@
 #include "tests/lib/check.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/numeric/train/toy.h"
+#include "tests/numeric/train/two_level.h"
 #include "tests/numeric/train/wires_run.h"
 
+#ifdef MISTAKES_ARE_NOT_SEEN
+enum { FIRST_STRATEGY = 3 }; /* of two levels: a device that is watched takes ten times as long */
+#else
+enum { FIRST_STRATEGY = 0 };
+#endif
 enum { ABORT_MS = 1000 }; /* from the death of a rank to the abort of the others' collectives */
 
 static void every_strategy_has_the_bits_of_the_cpu(void)
@@ -206,6 +212,108 @@ static void wires_are_prepared_where_ranks_may_exchange(void)
     CHECK(own_wires_prepared(wires) == 0);
 }
 
+static void check_alike(const struct told *told, const struct told *others, int n)
+{
+    double most = 0;
+    for (int i = 0; i < WEIGHTS_MAX; i++)
+        most = fmax(most, fabs((double)told->weights[i] - (double)others->weights[i]));
+    printf("weights differ by %.2e at most\n", most);
+    CHECK(most < toy_bounds(STEPS).weights);
+    for (int i = 0; i < n; i++)
+        check_same(&others[i], &others[0]);
+}
+
+/* Two hosts of two ranks, with no wire between them. */
+static struct run in_two_levels(const char *strategy)
+{
+    return (struct run){.strategy = strategy,
+                        .ranks = 4,
+                        .on = OWN,
+                        .per_host = 2,
+                        .between = "tcp",
+                        .sums = "fast"};
+}
+
+/* Their sums are in another order, which has the bits of none on one host. */
+static void hosts_without_a_wire_between_them_train_in_two_levels(void)
+{
+    static struct told one_host;
+    for (int s = FIRST_STRATEGY; s < 4; s++) {
+        struct run run = in_two_levels(strategies[s]);
+        run.on = ON_CPU;
+        play_well(&run);
+        one_host = scene->told[0];
+        run.on = OWN;
+        play_well(&run);
+        CHECK(own_wires_messages(wires) > 0);
+        CHECK(!strstr(scene->told[0].notices, "through the hosts"));
+        check_alike(&one_host, scene->told, 4);
+        run.sums = NULL;
+        play_well(&run);
+        CHECK(strstr(scene->told[0].notices, "data of sums passes through the hosts"));
+        for (int i = 0; i < 4; i++)
+            check_same(&scene->told[i], &one_host);
+    }
+}
+
+static void play_alike(const struct run *run)
+{
+    play_well(run);
+    CHECK(scene->told[0].losses[STEPS] > 0);
+    for (int i = 1; i < 4; i++)
+        check_same(&scene->told[i], &scene->told[0]);
+}
+
+static void so_they_do_in_narrow_types_and_replicas(void)
+{
+    static struct told first;
+    for (int s = FIRST_STRATEGY; s < 5; s++) {
+        struct run run = in_two_levels(strategies[s < 4 ? s : 3]);
+        run.replicas = s < 4 ? NULL : "2";
+        run.precision = "bf16";
+        run.accumulation = "2";
+        run.low_gradients = s > 0 ? "true" : NULL;
+        play_alike(&run);
+    }
+    struct run run = in_two_levels("ddp");
+    run.graph = &graph_kinds[GRAPH_BATCH_NORM];
+    play_alike(&run);
+    first = scene->told[0];
+    play_alike(&run); /* with the same bits again */
+    check_same(&scene->told[0], &first);
+    run.hook = "bf16";
+    play_alike(&run);
+}
+
+/* Three of them are on unequal hosts. Late: the other rank of its host waits for what it has of the
+ * hosts' sum, while the other host may have all of it. */
+static void ranks_in_two_levels_outlive_a_rank(void)
+{
+    enum { TIMES = 3 };
+    struct run run = in_two_levels("ddp");
+    run.steps = "12";
+    run.kills = true;
+    for (int i = 0; i < TIMES; i++) {
+        run.late = i > 0;
+        run.seed = (uint64_t)i;
+        play_well(&run);
+        CHECK(scene->told[0].losses[LONG_STEPS] > 0);
+        CHECK(strstr(scene->told[0].notices, "the same number of ranks"));
+        check_same(&scene->told[1], &scene->told[0]);
+        check_same(&scene->told[2], &scene->told[0]);
+    }
+}
+
+static void so_they_do_a_wire(void)
+{
+    struct run run = in_two_levels("ddp");
+    run.steps = "12";
+    run.fault = OWN_WIRES_BREAK;
+    play_alike(&run);
+    CHECK(strstr(scene->told[3].notices, "generation 1 is broken: "));
+    CHECK(!strstr(scene->told[3].notices, "through the hosts"));
+}
+
 #ifndef MISTAKES_ARE_NOT_SEEN
 static void mistakes_are_found(void)
 {
@@ -237,8 +345,19 @@ int main(int argc, char **argv)
         CHECK_CASE(without_one_on_every_rank_data_goes_through_the_hosts),
         CHECK_CASE(ranks_outlive_a_wire_that_breaks),
         CHECK_CASE(wires_are_prepared_where_ranks_may_exchange),
+        CHECK_CASE(every_call_in_two_levels_is_exact),
+        CHECK_CASE(calls_in_two_levels_overlap),
+        CHECK_CASE(a_host_sends_its_data_once),
+        CHECK_CASE(sums_in_rank_order_pass_through_the_hosts),
+        CHECK_CASE(unequal_hosts_pass_data_through_them),
+        CHECK_CASE(every_rank_hears_of_a_death_in_any_phase),
+        CHECK_CASE(hosts_without_a_wire_between_them_train_in_two_levels),
+        CHECK_CASE(so_they_do_in_narrow_types_and_replicas),
+        CHECK_CASE(ranks_in_two_levels_outlive_a_rank),
+        CHECK_CASE(so_they_do_a_wire),
 #ifndef MISTAKES_ARE_NOT_SEEN
         CHECK_CASE(mistakes_are_found),
+        CHECK_CASE(mistakes_in_two_levels_are_found),
 #endif
         {0},
     };

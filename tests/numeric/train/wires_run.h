@@ -22,7 +22,8 @@ enum mistake { NONE, PASSES_DO_NOT_WAIT, COLLECTIVES_DO_NOT_WAIT, MISTAKES };
 struct run {
     const char *strategy, *precision, *low_gradients, *accumulation, *masters, *hook, *replicas,
         *sums;
-    const char *steps, *dir, *timeout, *collectives;
+    const char *steps, *dir, *timeout, *collectives, *between;
+    int per_host;                   /* ranks on a host; 0: all on one */
     const struct graph_kind *graph; /* NULL: the GPT */
     int ranks;
     uint64_t seed;
@@ -41,6 +42,7 @@ struct told {
     float norms[LONG_STEPS + 1];
     float weights[WEIGHTS_MAX];
     int status, counted;
+    uint64_t generation; /* the last one */
     char notices[4096], finding[REHEARSAL_SENTENCE_MAX];
 };
 

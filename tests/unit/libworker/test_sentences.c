@@ -337,6 +337,7 @@ static const struct row rows[] = {
     {"wk_local_rank", NULL, figure},
     {"wk_comm_rank", NULL, figure},
     {"wk_comm_world", NULL, figure},
+    {"wk_comm_host", NULL, figure},
     {"wk_comm_lost", NULL, figure},
     {"wk_model_parameters", NULL, figure},
 };
