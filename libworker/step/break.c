@@ -28,14 +28,25 @@ void context_report_lost(struct wk_context *ctx)
                             n < LOST_MAX ? n : LOST_MAX);
 }
 
+int context_cause(const struct wk_context *ctx, int code)
+{
+    struct wk_comm_status status = {0};
+    int own = wires_failure(ctx->compute.wires);
+    if (code != WK_EABORT)
+        return code;
+    if (own)
+        return own;
+    if (ctx->group.comm)
+        wk_comm_status(ctx->group.comm, &status);
+    return status.failure ? status.failure : code;
+}
+
 int context_break(struct wk_context *ctx, int code)
 {
     if (ctx->step.phase == STEP_BROKEN)
         return ctx->failure.sticky.code;
     struct error err = {0};
-    int own = wires_failure(ctx->compute.wires);
-    if (code == WK_EABORT && own) /* this rank has ended the generation, as its device failed */
-        code = own;
+    code = context_cause(ctx, code);
     (void)error_set(&err, code, "%s", units_sentence(ctx));
     context_explain(ctx, &err);
     bool mend = context_mendable(code) && ctx->session;

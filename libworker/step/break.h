@@ -7,6 +7,10 @@
 
 struct wk_context;
 
+/* What `code` follows from. Groups of ranks and the device's collectives are aborted where the
+ * communicator of all ranks has failed: then it is that one's code. Others stay. */
+int context_cause(const struct wk_context *ctx, int code);
+
 /* A collective failed with `code`, or the generation is over: abort, and roll the step in progress
  * back. An error that no new generation can cure becomes sticky. Returns 0, or the sticky error. */
 int context_break(struct wk_context *ctx, int code);

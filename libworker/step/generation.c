@@ -199,7 +199,7 @@ static int join_until_connected(struct wk_context *ctx, struct error *err)
         /* It got a generation but could not connect it. */
         if (!context_mendable(rc) && rc != WK_ETIMEOUT && rc != WK_EUNAVAILABLE)
             return rc;
-        if (rc != WK_EABORT)
+        if (context_cause(ctx, rc) != WK_EABORT)
             context_report_lost(ctx);
         context_leave(ctx); /* it may have broken after connecting */
         usleep(REFORM_PAUSE_US);
