@@ -307,6 +307,7 @@ static void on_gpus_read(void *arg, const struct gpu_watch_read *read)
     struct gpu_metrics_sink sink = {agent, on_metric};
     int64_t used_bytes[INVENTORY_GPUS_MAX];
     int count = gpu_watch_count(agent->gpus);
+    gpu_watch_links(agent->gpus, &agent->inventory); /* for the next registration */
     for (int slot = 0; slot < count; slot++) {
         struct gpu_reading now;
         uint64_t bytes;

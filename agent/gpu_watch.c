@@ -12,6 +12,7 @@ struct gpu_watch {
     void *arg;
     struct loop_timer timer;
     int64_t regular_ms; /* when the next regular reading is due */
+    int64_t links_ms;   /* and the next of links */
     struct gpu_watch_read now;
     struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
     int count;
@@ -20,16 +21,39 @@ struct gpu_watch {
         struct gpu_reading reading;
         bool there;
     } next[INVENTORY_GPUS_MAX], latest[INVENTORY_GPUS_MAX]; /* `next` is the reading thread's */
-    bool fresh;                                             /* no report had `latest` yet */
-    bool reading;                                           /* a reading is under way */
-    bool soon;                                              /* another one is to follow it */
-    bool orphaned;                                          /* it frees the watch */
+    struct {
+        struct inventory_gpu gpus[INVENTORY_GPUS_MAX]; /* with these links */
+        bool due, read, differ;
+    } links;                 /* the reading thread's; due: set before */
+    bool fresh, links_fresh; /* no report had `latest`, the links */
+    bool reading;            /* a reading is under way */
+    bool soon;               /* another one is to follow it */
+    bool orphaned;           /* it frees the watch */
 };
 
 static void drop(struct gpu_watch *watch)
 {
     nvml_close(watch->nvml);
     free(watch);
+}
+
+static bool is_troubled(const struct gpu_watch *watch)
+{
+    bool troubled = false;
+    for (int i = 0; i < watch->count; i++)
+        troubled =
+            troubled || watch->next[i].there != watch->latest[i].there ||
+            (watch->next[i].there && watch->next[i].reading.xid != watch->latest[i].reading.xid);
+    return troubled;
+}
+
+static void read_links(struct gpu_watch *watch)
+{
+    bool lost[INVENTORY_GPUS_MAX] = {false};
+    for (int i = 0; i < watch->count; i++)
+        lost[i] = !watch->next[i].there;
+    memcpy(watch->links.gpus, watch->gpus, sizeof(watch->gpus));
+    watch->links.differ = nvml_links_again(watch->nvml, watch->links.gpus, watch->count, lost);
 }
 
 static void read_all(void *arg)
@@ -40,6 +64,9 @@ static void read_all(void *arg)
     for (int i = 0; i < watch->count; i++)
         watch->next[i].there =
             watch->nvml && nvml_read(watch->nvml, &watch->gpus[i], &watch->next[i].reading);
+    watch->links.read = watch->nvml && (watch->links.due || is_troubled(watch));
+    if (watch->links.read)
+        read_links(watch);
 }
 
 /* What an administrator has to hear of, once. */
@@ -55,6 +82,14 @@ static void tell_changes(const struct gpu_watch *watch)
             log_warn(watch->log, "the driver reported a critical error of a GPU (Xid)",
                      log_str("gpu", uuid), log_int("xid", xid));
     }
+}
+
+static void take_links(struct gpu_watch *watch)
+{
+    if (watch->links.differ)
+        log_warn(watch->log, "the links between GPUs have changed");
+    memcpy(watch->gpus, watch->links.gpus, sizeof(watch->gpus));
+    watch->links_fresh = true;
 }
 
 static void begin_reading(void *arg);
@@ -87,6 +122,8 @@ static void on_read(void *arg)
     tell_changes(watch);
     memcpy(watch->latest, watch->next, sizeof(watch->latest));
     watch->fresh = true;
+    if (watch->links.read)
+        take_links(watch);
     watch->on_read(watch->arg, &watch->now);
     set_timer(watch);
 }
@@ -98,6 +135,9 @@ static void begin_reading(void *arg)
     watch->now = (struct gpu_watch_read){now_ms, now_ms >= watch->regular_ms};
     if (watch->now.regular)
         watch->regular_ms = now_ms + GPU_WATCH_EVERY_MS;
+    watch->links.due = watch->now.regular && now_ms >= watch->links_ms;
+    if (watch->links.due)
+        watch->links_ms = now_ms + GPU_WATCH_LINKS_MS;
     watch->soon = false;
     watch->reading = true;
     loop_offload(watch->loop, read_all, on_read, watch);
@@ -144,6 +184,15 @@ bool gpu_watch_reading(const struct gpu_watch *watch, uint32_t slot, struct gpu_
     return true;
 }
 
+void gpu_watch_links(const struct gpu_watch *watch, struct inventory *inventory)
+{
+    for (int i = 0; watch && i < watch->count && i < inventory->gpus_count; i++) {
+        inventory->gpus[i].nvlinks = watch->gpus[i].nvlinks;
+        inventory->gpus[i].nvswitch = watch->gpus[i].nvswitch;
+        memcpy(inventory->gpus[i].links, watch->gpus[i].links, sizeof(watch->gpus[i].links));
+    }
+}
+
 static void fill(Muster__GpuReading *to, const struct gpu_reading *from)
 {
     if (from->used_percent >= 0) {
@@ -157,6 +206,33 @@ static void fill(Muster__GpuReading *to, const struct gpu_reading *from)
     to->xid = (uint32_t)from->xid;
     to->slowed_by_power = from->slowed & GPU_SLOWED_POWER;
     to->slowed_by_heat = from->slowed & GPU_SLOWED_HEAT;
+}
+
+static bool fill_links(struct gpu_watch *watch, struct arena *arena, Muster__NodeReport *report)
+{
+    size_t count = (size_t)watch->count;
+    Muster__GpuLinks *all = arena_array(arena, count, sizeof(*all));
+    report->gpu_links = arena_pointers(arena, count);
+    if (!all || !report->gpu_links)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct inventory_gpu *gpu = &watch->gpus[i];
+        char row[GPU_LINKS_TEXT_BYTES];
+        gpu_links_write(gpu->links, watch->count, row);
+        muster__gpu_links__init(&all[i]);
+        all[i].links = arena_strdup(arena, row);
+        all[i].nvswitch = gpu->nvswitch;
+        if (gpu->nvlinks >= 0) {
+            all[i].nvlinks_known_case = MUSTER__GPU_LINKS__NVLINKS_KNOWN_NVLINKS;
+            all[i].nvlinks = (uint32_t)gpu->nvlinks;
+        }
+        if (!all[i].links)
+            return false;
+        report->gpu_links[i] = &all[i];
+    }
+    report->n_gpu_links = count;
+    watch->links_fresh = false;
+    return true;
 }
 
 bool gpu_watch_fill(struct gpu_watch *watch, struct arena *arena, Muster__NodeReport *report)
@@ -177,5 +253,5 @@ bool gpu_watch_fill(struct gpu_watch *watch, struct arena *arena, Muster__NodeRe
     }
     report->n_gpus = count;
     watch->fresh = false;
-    return true;
+    return !watch->links_fresh || fill_links(watch, arena, report);
 }

@@ -24,6 +24,10 @@ int nvml_gpus(struct nvml *nvml, struct inventory_gpu *ret, int max);
 /* How each of these is connected with the others. What cannot be read is GPU_LINK_UNKNOWN. */
 void nvml_links(struct nvml *nvml, struct inventory_gpu *gpus, int count);
 
+/* Read them again. What belongs to a GPU that is lost (`lost`, by place) or cannot be read stays as
+ * it was. True if any are other ones now. */
+bool nvml_links_again(struct nvml *nvml, struct inventory_gpu *gpus, int count, const bool *lost);
+
 /* How it is now. False if it cannot be read: it fell off the bus, or hangs. */
 bool nvml_read(struct nvml *nvml, const struct inventory_gpu *gpu, struct gpu_reading *ret);
 

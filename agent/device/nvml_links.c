@@ -12,6 +12,7 @@ enum {
     PATH_HOSTBRIDGE = 30,
     PATH_NODE = 40,
     PATH_SYSTEM = 50,
+    GPU_IS_LOST = 15, /* nvmlReturn_t */
 };
 
 struct board { /* of a GPU */
@@ -65,13 +66,17 @@ static void count_link(const struct nvml *nvml, struct board *boards, int count,
             board->to[j]++;
 }
 
+/* A GPU may have fallen off the bus since its handle was found. */
 static void count_links(const struct nvml *nvml, struct board *boards, int count)
 {
-    unsigned int state;
     for (int i = 0; i < count; i++)
-        for (unsigned int link = 0; link < NVML_LINKS_MAX && boards[i].readable; link++)
-            if (nvml->link_state(boards[i].device, link, &state) == 0 && state == 1)
+        for (unsigned int link = 0; link < NVML_LINKS_MAX && boards[i].readable; link++) {
+            unsigned int state = 0;
+            int rc = nvml->link_state(boards[i].device, link, &state);
+            boards[i].readable = rc != GPU_IS_LOST;
+            if (!rc && state == 1)
                 count_link(nvml, boards, count, i, link);
+        }
 }
 
 static uint8_t path_of(const struct nvml *nvml, const struct board *a, const struct board *b)
@@ -125,4 +130,35 @@ void nvml_links(struct nvml *nvml, struct inventory_gpu *gpus, int count)
         for (int j = 0; j < count; j++)
             gpus[i].links[j] = link_of(nvml, boards, i, j);
     }
+}
+
+/* What could not be read of the GPU at place `i`. */
+static void keep_unread(struct inventory_gpu *gpu, const struct inventory_gpu *before, int i,
+                        const bool *lost)
+{
+    if (lost[i] || gpu->nvlinks == GPU_UNKNOWN) {
+        gpu->nvlinks = before->nvlinks;
+        gpu->nvswitch = before->nvswitch;
+    }
+    for (int j = 0; j < GPU_LINKS_MAX; j++)
+        if (gpu->links[j] == GPU_LINK_UNKNOWN)
+            gpu->links[j] = before->links[j];
+}
+
+bool nvml_links_again(struct nvml *nvml, struct inventory_gpu *gpus, int count, const bool *lost)
+{
+    struct inventory_gpu before[GPU_LINKS_MAX];
+    bool differ = false;
+    memcpy(before, gpus, sizeof(*gpus) * (size_t)count);
+    nvml_links(nvml, gpus, count);
+    for (int i = 0; i < count; i++) {
+        for (int j = 0; j < count; j++)
+            if (lost[i] || lost[j])
+                gpus[i].links[j] = GPU_LINK_UNKNOWN;
+        keep_unread(&gpus[i], &before[i], i, lost);
+        differ = differ || gpus[i].nvlinks != before[i].nvlinks ||
+                 gpus[i].nvswitch != before[i].nvswitch ||
+                 memcmp(gpus[i].links, before[i].links, sizeof(gpus[i].links)) != 0;
+    }
+    return differ;
 }

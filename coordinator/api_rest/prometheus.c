@@ -23,6 +23,7 @@ struct totals {
     uint64_t slots, slots_used;
     struct {
         uint64_t read, lost, faulty, slowed, held, percent, percents, memory_used, memory;
+        uint64_t nvlinks;
     } gpus; /* of all nodes that are not lost */
 };
 
@@ -44,6 +45,9 @@ static void count_gpus(const struct node *node, struct totals *ret)
             ret->gpus.percent += (uint64_t)now->used_percent;
             ret->gpus.percents++;
         }
+        ret->gpus.nvlinks += now->known && !now->lost && node->gpus[i].nvlinks > 0
+                                 ? (uint64_t)node->gpus[i].nvlinks
+                                 : 0;
         ret->gpus.memory_used += now->known ? (uint64_t)now->memory_used_bytes : 0;
         ret->gpus.memory += now->known ? (uint64_t)node->gpus[i].memory_bytes : 0;
     }
@@ -114,6 +118,8 @@ static void write_gpus(struct buf *out, const struct totals *totals)
     write_number(out, "muster_gpus_memory_bytes", "gauge", "Memory of GPUs.", totals->gpus.memory);
     write_number(out, "muster_gpus_memory_used_bytes", "gauge", "Memory of GPUs in use.",
                  totals->gpus.memory_used);
+    write_number(out, "muster_gpus_nvlinks", "gauge", "Active NVLinks of GPUs that agents read.",
+                 totals->gpus.nvlinks);
 }
 
 int prometheus_render(const struct cluster *cluster, const struct service_stats *stats, bool ready,

@@ -41,11 +41,16 @@ static int intake_labels(const Muster__RegisterNodeRequest *message, struct node
 }
 
 /* Links of an agent that knows more words than this coordinator lack those. */
-static void intake_place(const Muster__Gpu *from, int gpus, struct gpu *ret)
+static void intake_row(const char *from, int gpus, struct gpu *ret)
 {
     uint8_t links[GPU_LINKS_MAX];
-    (void)gpu_links_read(from->links, links);
+    (void)gpu_links_read(from, links);
     gpu_links_write(links, gpus, ret->links);
+}
+
+static void intake_place(const Muster__Gpu *from, int gpus, struct gpu *ret)
+{
+    intake_row(from->links, gpus, ret);
     ret->nvswitch = from->nvswitch;
     ret->pcie_generation = (int)(from->pcie_generation & 0xff);
     ret->pcie_lanes = (int)(from->pcie_lanes & 0xff);
@@ -101,6 +106,20 @@ int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_G
     for (size_t i = 0; i < count; i++)
         intake_reading(message->gpus[i], &ret[i]);
     return (int)count;
+}
+
+int intake_links(const Muster__NodeReport *message, struct arena *arena, const struct gpu **ret)
+{
+    size_t count = message->n_gpu_links;
+    struct gpu *all = count <= NODE_GPUS_MAX ? arena_array(arena, count, sizeof(*all)) : NULL;
+    for (size_t i = 0; all && i < count; i++) {
+        const Muster__GpuLinks *from = message->gpu_links[i];
+        all[i].nvlinks = from->nvlinks_known_case ? (int)(from->nvlinks & 0xff) : -1;
+        all[i].nvswitch = from->nvswitch;
+        intake_row(from->links, (int)count, &all[i]);
+    }
+    *ret = all;
+    return all ? (int)count : 0;
 }
 
 int intake_held(const Muster__NodeReport *message, struct slot_held ret[NODE_GPUS_MAX])

@@ -26,6 +26,9 @@ int intake_node(const Muster__RegisterNodeRequest *message, struct arena *arena,
 /* How its GPUs are, by slot; returns their number. */
 int intake_readings(const Muster__NodeReport *message, struct gpu_now ret[NODE_GPUS_MAX]);
 
+/* How they are connected, by slot, in `arena`; returns their number. Without room: 0. */
+int intake_links(const Muster__NodeReport *message, struct arena *arena, const struct gpu **ret);
+
 /* Its slots that are held; returns their number. */
 int intake_held(const Muster__NodeReport *message, struct slot_held ret[NODE_GPUS_MAX]);
 

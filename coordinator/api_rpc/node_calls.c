@@ -290,6 +290,8 @@ void call_report(struct service *service, struct service_call *call,
                                  .held = held,
                                  .held_count = intake_held(message, held)}},
     };
+    event.node_report.gpus.links_count =
+        intake_links(message, &arena, &event.node_report.gpus.links);
     step_core(service, &event);
     arena_fini(&arena);
 }

@@ -10,6 +10,7 @@
 #include "coordinator/core/dirty_set.h"
 #include "coordinator/core/lease.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/node_links.h"
 #include "coordinator/core/node_state.h"
 #include "coordinator/core/report.h"
 #include "coordinator/model/cluster_nodes.h"
@@ -125,6 +126,8 @@ static void refuse_fenced(struct step *step, const char *name)
 
 static void apply_facts(struct step *step, struct node *node, const struct node *facts)
 {
+    /* Then its reports may have told of newer links. */
+    bool late = node->incarnation == facts->incarnation && node->last_report > 0;
     if (node->incarnation != facts->incarnation) {
         if (node->incarnation) {
             memmove(node->past + 1, node->past, sizeof(node->past) - sizeof(node->past[0]));
@@ -146,7 +149,10 @@ static void apply_facts(struct step *step, struct node *node, const struct node 
     node->port_last = facts->port_last;
     memcpy(node->labels, facts->labels, sizeof(node->labels));
     node->labels_count = facts->labels_count;
-    node_set_gpus(node, facts->gpus, facts->gpus_count);
+    if (!late) {
+        node_note_links(step, node, facts->gpus, facts->gpus_count);
+        node_set_gpus(node, facts->gpus, facts->gpus_count);
+    }
     memcpy(node->unenforced, facts->unenforced, sizeof(node->unenforced));
     node->shrunk = node->slots_used > node->slots || node->cpus_milli_used > node->cpus_milli ||
                    node->memory_bytes_used > node->memory_bytes;
@@ -261,6 +267,7 @@ void node_report(struct step *step)
         note_contact(step, node);
         set_gpus(step, node);
         set_held(step, node);
+        node_set_links(step, node);
         size_t changed = step->to_store.count;
         reports_apply(step, node, step->event->node_report.workers,
                       step->event->node_report.workers_count);

@@ -19,6 +19,8 @@ struct gpu_now {
     int64_t memory_used_bytes, ecc_errors;
 };
 
+struct gpu;
+
 struct slot_held { /* proto SlotHeld */
     int slot;
     int64_t memory_bytes;
@@ -29,6 +31,8 @@ struct gpu_news {              /* of one report; borrowed */
     int now_count;             /* 0: not read since the last report */
     const struct slot_held *held;
     int held_count;
+    const struct gpu *links; /* by slot; of each only its links, nvlinks and nvswitch */
+    int links_count;         /* 0: not read since the last report */
 };
 
 struct gpu {

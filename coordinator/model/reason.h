@@ -48,7 +48,7 @@ struct reason {
     X(NODE_HEALTH, node_health, "nodes it could use are not healthy")                              \
     X(TENANT_SET, tenant_set, "a tenant was changed")                                              \
     X(STILL_TRAINS, still_trains, "its agent is silent, its ranks train on")                       \
-    X(GPU_LINKS, gpu_links, "how the GPUs of its ranks on a node are connected")                   \
+    X(GPU_LINKS, gpu_links, "how GPUs of a node are connected, or that this has changed")          \
     X(GROWING, growing, "more nodes join it")                                                      \
     X(GROW_FAILED, grow_failed, "new workers did not join; it continues without them")             \
     X(WORKER_FAILED, worker_failed, "a worker ended with an error")                                \

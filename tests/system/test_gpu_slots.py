@@ -165,6 +165,47 @@ def test_how_gpus_are_connected_is_seen_also_by_a_coordinator_that_was_restarted
     assert refused.returncode != 0 and "unknown node 'node2'" in refused.stderr, refused
 
 
+def test_a_link_that_fails_is_told_and_the_next_job_gets_other_gpus(eight_gpus_in_two_islands, make_cluster, monkeypatch, tmp_path):
+    readings = tmp_path / "readings"
+    readings.write_text("")
+    monkeypatch.setenv("FAKE_NVML_READINGS", str(readings))
+    cluster = make_cluster(nodes=0)
+    cluster.start_agent("node1", "--cpus", "8")
+    cluster.wait_nodes(1)
+
+    def nvlinks_are(number):
+        line = f"\nmuster_gpus_nvlinks {number}\n"
+        wait_for(f"{number} NVLinks", HANG_SECONDS, lambda: line in cluster.rest("GET", "/metrics", raw=True, token=cluster.token)[1])
+
+    def told():
+        events = json.loads(cluster.muster("events", "-o", "json", check=True).stdout)["events"]
+        return [event["reason"]["text"] for event in events if event["kind"] == "gpu_links" and event["node"] == "node1"]
+
+    def ring_of_four():
+        job = cluster.submit("--workers-per-node", "4", "--", "/bin/sleep", "1000")
+        cluster.wait_state(job, "running")
+        return job, cluster.muster("why", job, check=True).stdout
+
+    nvlinks_are(32)
+    first, why = ring_of_four()
+    assert "its ranks have the GPUs 0, 1, 2, 3: the slowest link is NV2" in why, why
+    readings.write_text("0 down 3\n1 down 3\n0 xid 74\n")  # of the pair, and the driver tells of it
+    nvlinks_are(28)
+    wait_for("the event", HANG_SECONDS, lambda: told() == ["GPU 0 is connected with GPU 1 by PIX instead of NV2"])
+    rows = MATRIX.replace("GPU0  X     NV2", "GPU0  X     PIX").replace("GPU1  NV2   X", "GPU1  PIX   X")
+    assert cluster.muster("nodes", "node1", "--gpus", check=True).stdout == rows
+    why = cluster.muster("why", first, check=True).stdout
+    assert "its ranks have the GPUs 0, 1, 2, 3: the slowest link is PIX" in why, why  # it runs on
+    cluster.muster("cancel", first, check=True)
+    cluster.wait_state(first, "cancelled")
+    second, why = ring_of_four()
+    assert "its ranks have the GPUs 4, 5, 6, 7: the slowest link is NV2" in why, why
+    readings.write_text("0 xid 31\n")  # any other error: links are read again
+    nvlinks_are(32)
+    wait_for("the event", HANG_SECONDS, lambda: told()[1:] == ["GPU 0 is connected with GPU 1 by NV2 instead of PIX"])
+    assert cluster.muster("nodes", "node1", "--gpus", check=True).stdout == MATRIX
+
+
 def test_a_job_gets_the_gpus_that_are_best_connected_in_the_order_of_their_links(eight_gpus_in_two_islands, make_cluster):
     cluster = make_cluster(nodes=0)
     cluster.start_agent("node1", "--cpus", "8")

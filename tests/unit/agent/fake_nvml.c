@@ -10,8 +10,9 @@
  * are below each PCIe bridge, and FAKE_NVML_SOCKET_GPUS at each socket; else there is one socket.
  *
  * FAKE_NVML_READINGS names a file of what changes: lines "INDEX NAME NUMBER", of which the last one
- * counts, with the names used, memory (MiB), celsius, watts, ecc, slow (NVML's bits), lost and xid.
- * Each xid is told once.
+ * counts, with the names used, memory (MiB), celsius, watts, ecc, slow (NVML's bits), lost, gone,
+ * down and xid. Each xid is told once. One that is gone has a handle, and other calls say that it is
+ * lost. "down" are the bits of its NVLinks that are.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -169,7 +170,7 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 {
     *memory = (struct memory){.total = (instance_of(device) ? 18ull : 150ull) << 30};
     memory->used = reading(device, "memory", 0) << 20;
-    return 0;
+    return reading(device, "gone", 0) ? NVML_ERROR_GPU_IS_LOST : 0;
 }
 
 int nvmlDeviceGetMinorNumber(void *device, unsigned int *minor)
@@ -234,7 +235,9 @@ static int other_end(const void *device, unsigned int link)
 
 int nvmlDeviceGetNvLinkState(void *device, unsigned int link, unsigned int *active)
 {
-    *active = other_end(device, link) != NOTHING;
+    *active = other_end(device, link) != NOTHING && !(reading(device, "down", 0) >> link & 1);
+    if (reading(device, "gone", 0))
+        return NVML_ERROR_GPU_IS_LOST;
     return link < LINKS_MAX ? 0 : NVML_ERROR_INVALID_ARGUMENT;
 }
 

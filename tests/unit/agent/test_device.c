@@ -150,6 +150,58 @@ Test(inventory, links_through_switches_are_those_of_the_gpu_with_fewer)
     tmpdir_remove(&folder);
 }
 
+struct rereading { /* of four GPUs */
+    struct nvml *nvml;
+    struct inventory_gpu gpus[INVENTORY_GPUS_MAX];
+    const char *path;
+};
+
+static void expect_again(struct rereading *r, const char *lines, bool differ,
+                         const char *const *rows)
+{
+    bool lost[4] = {false};
+    struct gpu_reading now;
+    char row[GPU_LINKS_TEXT_BYTES];
+    write_readings(r->path, lines);
+    for (int i = 0; i < 4; i++)
+        lost[i] = !nvml_read(r->nvml, &r->gpus[i], &now);
+    cr_expect_eq(nvml_links_again(r->nvml, r->gpus, 4, lost), differ, "%s", lines);
+    for (int i = 0; i < 4; i++) {
+        gpu_links_write(r->gpus[i].links, 4, row);
+        cr_expect_str_eq(row, rows[i], "GPU %d with %s", i, lines);
+    }
+}
+
+/* A link of a ring, of both its ends; then GPUs that cannot be read, whose links stay. */
+Test(inventory, links_that_go_down_and_come_back_are_read_again)
+{
+    static const char *const whole[] = {"X NV2 NODE NV2", "NV2 X NV2 NODE", "NODE NV2 X NV2",
+                                        "NV2 NODE NV2 X"};
+    static const char *const down[] = {"X PIX NODE NV2", "PIX X NV2 NODE", "NODE NV2 X NV2",
+                                       "NV2 NODE NV2 X"};
+    struct tmpdir folder = tmpdir_make();
+    struct rereading r = {.path = tmpdir_path(&folder, "readings")};
+    setenv("FAKE_NVML_READINGS", r.path, 1);
+    setenv("FAKE_NVML_GPUS", "4", 1);
+    setenv("FAKE_NVML_NVLINKS", "0-1:2 1-2:2 2-3:2 0-3:2", 1);
+    write_readings(r.path, "");
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    cr_assert_not_null(r.nvml = nvml_open(NULL));
+    cr_assert_eq(nvml_gpus(r.nvml, r.gpus, INVENTORY_GPUS_MAX), 4);
+    expect_again(&r, "", false, whole);
+    expect_again(&r, "0 down 3\n1 down 3\n", true, down);
+    cr_expect(r.gpus[0].nvlinks == 2 && r.gpus[1].nvlinks == 2 && r.gpus[2].nvlinks == 4);
+    expect_again(&r, "0 down 3\n1 down 3\n", false, down);
+    expect_again(&r, "0 down 3\n1 down 3\n2 lost 1\n", false, down);
+    cr_expect_eq(r.gpus[2].nvlinks, 4);
+    expect_again(&r, "0 down 3\n1 down 3\n2 gone 1\n", false, down);
+    cr_expect_eq(r.gpus[2].nvlinks, 4);
+    expect_again(&r, "2 lost 1\n", true, whole);
+    expect_again(&r, "", false, whole);
+    nvml_close(r.nvml);
+    tmpdir_remove(&folder);
+}
+
 Test(inventory, a_gpu_has_a_place_in_its_machine)
 {
     struct inventory inventory;

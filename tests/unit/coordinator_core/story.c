@@ -177,12 +177,24 @@ static void fill_reports(struct story *story, struct story_node *node, struct wo
     }
 }
 
+static int fill_links(const struct story_node *node, struct gpu ret[NODE_GPUS_MAX])
+{
+    memset(ret, 0, sizeof(*ret) * NODE_GPUS_MAX);
+    for (int slot = 0; slot < node->slots && slot < NODE_GPUS_MAX; slot++) {
+        ret[slot].index = slot;
+        ret[slot].nvlinks = node->nvlinks;
+        (void)str_copy(ret[slot].links, sizeof(ret->links), node->links ? node->links[slot] : "");
+    }
+    return node->links ? node->slots : 0;
+}
+
 void story_register(struct story *story, const char *name, bool new_incarnation)
 {
     struct story_node *node = story_node(story, name);
     struct worker_report reports[STORY_WORKERS_MAX];
     struct node *facts = calloc(1, sizeof(*facts));
-    static const struct gpu gpus[NODE_GPUS_MAX];
+    struct gpu gpus[NODE_GPUS_MAX];
+    (void)fill_links(node, gpus);
     node->incarnation += new_incarnation ? 100 : 0;
     node->sequence = new_incarnation ? 0 : node->sequence;
     node->up = true;
@@ -255,6 +267,9 @@ void story_report(struct story *story, const char *name)
         now[slot] = (struct gpu_now){.known = true, .lost = node->lost >> slot & 1};
     event.node_report.gpus.now = now;
     event.node_report.gpus.now_count = node->gpus ? 32 : 0;
+    struct gpu links[NODE_GPUS_MAX];
+    event.node_report.gpus.links = links;
+    event.node_report.gpus.links_count = fill_links(node, links);
     story_send(story, &event);
 }
 

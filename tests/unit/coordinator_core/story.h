@@ -40,9 +40,11 @@ struct story_node {
     bool breaks;     /* whatever starts there ends with code 1 */
     uint64_t incarnation, sequence;
     int slots;
-    bool gpus;     /* they are GPUs */
-    uint32_t held; /* bits of those that its agent holds, with 1 GiB in use */
-    uint32_t lost; /* bits of those that cannot be read */
+    bool gpus;                /* they are GPUs */
+    uint32_t held;            /* bits of those that its agent holds, with 1 GiB in use */
+    uint32_t lost;            /* bits of those that cannot be read */
+    int nvlinks;              /* of each of them */
+    const char *const *links; /* rows of all of them; NULL: not read */
     struct label labels[2];
     int labels_count;
     struct story_worker workers[STORY_WORKERS_MAX];
