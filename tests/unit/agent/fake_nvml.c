@@ -11,8 +11,8 @@
  *
  * FAKE_NVML_READINGS names a file of what changes: lines "INDEX NAME NUMBER", of which the last one
  * counts, with the names used, memory (MiB), celsius, watts, ecc, slow (NVML's bits), lost, gone,
- * down and xid. Each xid is told once. One that is gone has a handle, and other calls say that it is
- * lost. "down" are the bits of its NVLinks that are.
+ * down and xid. Each xid is told once. One that is gone has a handle, and other calls say that it
+ * is lost. "down" are the bits of its NVLinks that are.
  */
 #include <stdbool.h>
 #include <stdio.h>

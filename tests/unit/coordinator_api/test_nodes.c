@@ -132,3 +132,70 @@ Test(nodes, nodes_tell_what_each_job_uses)
     answer_fini(&first);
     answer_fini(&second);
 }
+
+static void report_links(uint64_t sequence, const char *const *rows, int count)
+{
+    struct answer answer;
+    Muster__GpuLinks links[NODE_GPUS_MAX + 1], *list[NODE_GPUS_MAX + 1];
+    Muster__NodeReport report = MUSTER__NODE_REPORT__INIT;
+    for (int i = 0; i < count; i++) {
+        links[i] = (Muster__GpuLinks)MUSTER__GPU_LINKS__INIT;
+        links[i].links = rpc_text(rows[i % 2]);
+        links[i].nvlinks_known_case = MUSTER__GPU_LINKS__NVLINKS_KNOWN_NVLINKS;
+        links[i].nvlinks = 3;
+        links[i].nvswitch = true;
+        list[i] = &links[i];
+    }
+    report.node = "n1";
+    report.incarnation = 7;
+    report.sequence = sequence;
+    report.gpu_links = list;
+    report.n_gpu_links = (size_t)count;
+    agent(&world, "Report", &report, &answer);
+    answer_fini(&answer);
+}
+
+static void expect_rows(const char *first, const char *second)
+{
+    struct answer answer;
+    Muster__ListNodesRequest list = MUSTER__LIST_NODES_REQUEST__INIT;
+    const Muster__ListNodesAnswer *got = client(&world, "ListNodes", &list, &answer);
+    cr_assert_eq(got->nodes[0]->n_gpus, 2);
+    cr_expect_str_eq(got->nodes[0]->gpus[0]->links, first);
+    cr_expect_str_eq(got->nodes[0]->gpus[1]->links, second);
+    cr_expect_eq(got->nodes[0]->gpus[1]->nvlinks, 3);
+    cr_expect(got->nodes[0]->gpus[1]->nvswitch);
+    answer_fini(&answer);
+}
+
+/* Words that are not known count for nothing, and what is of another number of GPUs is ignored. */
+Test(nodes, links_of_a_report_are_checked_kept_and_outlive_a_restart)
+{
+    static const char *const fewer[] = {"X NV3", "NV3 X"}, *const odd[] = {"X NV2 SYS", "NV9000 X"};
+    struct answer answer;
+    Muster__RegisterNodeRequest message = MUSTER__REGISTER_NODE_REQUEST__INIT;
+    Muster__Gpu gpus[2], *list[2] = {&gpus[0], &gpus[1]};
+    for (int i = 0; i < 2; i++) {
+        gpus[i] = (Muster__Gpu)MUSTER__GPU__INIT;
+        gpus[i].links = i ? "NV4 X" : "X NV4";
+        gpus[i].uuid = i ? "GPU-1" : "GPU-0";
+    }
+    message.name = "n1";
+    message.incarnation = 7;
+    message.address = "127.0.0.1";
+    message.slots = 2;
+    message.gpus = list;
+    message.n_gpus = 2;
+    agent(&world, "RegisterNode", &message, &answer);
+    answer_fini(&answer);
+    report_links(1, fewer, 2);
+    expect_rows("X NV3", "NV3 X");
+    report_links(2, odd, 1);
+    report_links(3, odd, 3);
+    report_links(4, odd, NODE_GPUS_MAX + 1);
+    expect_rows("X NV3", "NV3 X");
+    world_restart(&world);
+    expect_rows("X NV3", "NV3 X");
+    report_links(5, odd, 2);
+    expect_rows("X NV2", "");
+}
