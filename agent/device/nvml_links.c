@@ -132,11 +132,9 @@ void nvml_links(struct nvml *nvml, struct inventory_gpu *gpus, int count)
     }
 }
 
-/* What could not be read of the GPU at place `i`. */
-static void keep_unread(struct inventory_gpu *gpu, const struct inventory_gpu *before, int i,
-                        const bool *lost)
+static void keep_unread(struct inventory_gpu *gpu, const struct inventory_gpu *before, bool lost)
 {
-    if (lost[i] || gpu->nvlinks == GPU_UNKNOWN) {
+    if (lost || gpu->nvlinks == GPU_UNKNOWN) {
         gpu->nvlinks = before->nvlinks;
         gpu->nvswitch = before->nvswitch;
     }
@@ -155,7 +153,7 @@ bool nvml_links_again(struct nvml *nvml, struct inventory_gpu *gpus, int count, 
         for (int j = 0; j < count; j++)
             if (lost[i] || lost[j])
                 gpus[i].links[j] = GPU_LINK_UNKNOWN;
-        keep_unread(&gpus[i], &before[i], i, lost);
+        keep_unread(&gpus[i], &before[i], lost[i]);
         differ = differ || gpus[i].nvlinks != before[i].nvlinks ||
                  gpus[i].nvswitch != before[i].nvswitch ||
                  memcmp(gpus[i].links, before[i].links, sizeof(gpus[i].links)) != 0;
