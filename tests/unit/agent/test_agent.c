@@ -1,7 +1,9 @@
 /* The whole agent on the real env, with real workers, against a coordinator played by this test. */
 #include <criterion/criterion.h>
 
+#include <dlfcn.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +33,7 @@ struct stage {
     struct loop *loop;
     struct launcher_shim *shims;
     struct launcher launcher;
+    struct inventory inventory;
     struct agent *agent;
     struct rpc_client *worker; /* plays libworker */
     bool ended;
@@ -47,6 +50,7 @@ struct stage {
     char log[65536];
     uint64_t log_next; /* number of the next line expected */
     double metric;
+    char links[32]; /* of its first GPU, as a report told last */
     char commit_node[64];
 };
 
@@ -181,6 +185,8 @@ static void on_report(void *arg, struct rpc_call *call)
     cr_expect(!s->report || m->incarnation != s->report->incarnation ||
               m->sequence > s->report->sequence);
     keep_output(s, m);
+    if (m->n_gpu_links)
+        (void)str_copy(s->links, sizeof(s->links), m->gpu_links[0]->links);
     rpc_message_free(s->report);
     s->report = (Muster__NodeReport *)rpc_message_copy(rpc_call_request(call));
     answer.sequence = m->sequence;
@@ -225,7 +231,7 @@ static void start_agent(struct stage *s)
         .version = "1",
         .port_first = 21000,
         .port_last = 21999,
-        .inventory = {.slots = 2, .cpus = 2, .memory_bytes = 1 << 30},
+        .inventory = s->inventory,
         .environment = environment,
         .on_end = on_end,
         .on_end_arg = s,
@@ -255,6 +261,7 @@ static void begin(void)
     cr_assert_eq(loop_new(clock_os(), &s->loop, &err), 0);
     cr_assert_eq(env_os_init(&s->env, s->loop, &err), 0);
     s->version = 1;
+    s->inventory = (struct inventory){.slots = 2, .cpus = 2, .memory_bytes = 1 << 30};
     cr_assert_eq(rpc_server_new(&s->env, s->loop, s->url, 64, &s->server, &err), 0);
     const ProtobufCServiceDescriptor *nodes = &muster__nodes__descriptor;
     rpc_server_add(s->server, nodes, "RegisterNode", on_register, s, NULL);
@@ -462,6 +469,31 @@ Test(agent, registers_again_when_the_coordinator_has_forgotten)
     stage.version++;
     UNTIL(stage.parked);
     cr_expect_eq(status(1)->state, MUSTER__WORKER__STATE__starting);
+    finish();
+}
+
+/* An NVLink of the second GPU fails after the inventory was read. */
+Test(agent, tells_of_links_that_change_and_registers_again_with_them)
+{
+    char path[96];
+    UNTIL(stage.registrations == 1);
+    stop_agent(&stage);
+    (void)str_printf(path, sizeof(path), "%s/readings", stage.dir);
+    setenv("FAKE_NVML_READINGS", path, 1);
+    cr_assert_not_null(dlopen(FAKE_NVML, RTLD_NOW), "%s", dlerror());
+    cr_assert_eq(inventory_read(&stage.inventory, NULL), 0);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs("1 nvlinks 3\n", file);
+    fclose(file);
+    start_agent(&stage);
+    UNTIL(stage.registrations == 2);
+    cr_expect_str_eq(stage.registered->gpus[0]->links, "X NV4");
+    UNTIL(strcmp(stage.links, "X NV3") == 0);
+    stage.unknown = true;
+    UNTIL(stage.registrations == 3);
+    cr_expect_str_eq(stage.registered->gpus[0]->links, "X NV3");
+    cr_expect(stage.registered->gpus[0]->nvlinks == 4 && stage.registered->gpus[1]->nvlinks == 3);
     finish();
 }
 
