@@ -67,13 +67,28 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
     assert curves[0][max(curves[0])] < curves[0][min(curves[0])]
 
 
+def curve_up_to(cluster, job, step):
+    """The losses of its first steps, while it trains."""
+    def there():
+        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
+        curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+        return {s: loss for s, loss in curve.items() if s <= step} if curve and max(curve) >= step else None
+    return wait_for(f"the loss of step {step}", 40, there)
+
+
+def end(cluster, job):
+    cluster.muster("cancel", job, check=True)
+    cluster.wait_state(job, "cancelled", seconds=30)
+
+
 def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
+    """Neither job is ever at its end, however late a look at it is."""
     cluster = make_cluster(nodes=2, slots=1)
-    steps = 800
-    reference = cluster.submit("-N", "2", "--", *gpt(text, steps, *SLOWER))
-    cluster.wait_state(reference, "succeeded", seconds=HANG_SECONDS)
-    expected = losses(cluster, reference)
-    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *gpt(text, steps, *SLOWER))
+    steps, endless = 800, gpt(text, 1000000, *SLOWER)
+    reference = cluster.submit("-N", "2", "--", *endless)
+    expected = curve_up_to(cluster, reference, steps)
+    end(cluster, reference)
+    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *endless)
     reach(cluster, job, 150)
     now = cluster.job(job)
     assert int(now["world"]) == 2
@@ -83,15 +98,13 @@ def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
     alone = wait_for("the survivor to go on", 15, lambda: (lambda j: j if int(j["world"]) == 1 and j["state"] == "running" and int(j["recoveries"]) == 1 else None)(cluster.job(job)))
     assert int(alone["workers"][0]["pid"]) == survivor_pid
     reach(cluster, job, int(alone["step"]) + 100)
-    os.kill(survivor_pid, signal.SIGSTOP)  # or it may be at its end before another node is there
     cluster.start_agent(victim)
-    wait_for("a worker on the new node", 20, lambda: cluster.worker_processes(victim))
-    os.kill(survivor_pid, signal.SIGCONT)
     grown = wait_for("two nodes again", 20, lambda: (lambda j: j if int(j["world"]) == 2 and j["state"] == "running" else None)(cluster.job(job)))
     assert survivor_pid in [int(w["pid"]) for w in grown["workers"]]
-    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
-    assert int(ended["step"]) == steps and int(ended["restarts"]) == 0
-    curve = losses(cluster, job)
+    reach(cluster, job, int(grown["step"]) + 20)
+    curve = curve_up_to(cluster, job, steps)
+    assert int(cluster.job(job)["restarts"]) == 0
+    end(cluster, job)
     common = sorted(set(curve) & set(expected))
     assert len(common) > steps * 0.9
     worst = max(abs(curve[s] - expected[s]) for s in common)
@@ -129,7 +142,7 @@ def test_a_rank_that_hangs_is_named_while_the_others_wait(make_cluster, text):
 
 def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
     cluster = make_cluster(nodes=2, slots=1)
-    job = cluster.submit("-N", "2", "--", *gpt(text, 1200, *SLOWER))
+    job = cluster.submit("-N", "2", "--", *gpt(text, 1000000, *SLOWER))
     before = reach(cluster, job, 50)
     pids = sorted(int(w["pid"]) for w in before["workers"])
     cluster.kill_coordinator()
@@ -139,8 +152,8 @@ def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
     after = reach(cluster, job, int(before["step"]) + 200)
     assert sorted(int(w["pid"]) for w in after["workers"]) == pids
     assert int(after["generation"]) == int(before["generation"])
-    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
-    assert int(ended["restarts"]) == 0 and int(ended["recoveries"]) == 0
+    assert int(after["restarts"]) == 0 and int(after["recoveries"]) == 0
+    end(cluster, job)
 
 
 def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(make_cluster, text, tmp_path):
@@ -165,7 +178,7 @@ def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(ma
 def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=2, slots=1)
     job = cluster.submit("-N", "2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "1000000 steps", "--env", "MUSTER_CHECKPOINT_PATIENCE=1s",
-                         "--", *gpt(text, 1500))
+                         "--", *gpt(text, 4000))
     before = reach(cluster, job, 20)
     pid = next(int(w["pid"]) for w in before["workers"] if int(w.get("rank") or 0) == 0)
     cluster.kill_coordinator()
@@ -173,7 +186,7 @@ def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, 
     cluster.start_coordinator()
     ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 1
-    assert int(ended["last_checkpoint"]["step"]) == 1500
+    assert int(ended["last_checkpoint"]["step"]) == 4000
     assert "the last state is not saved" in cluster.output(job)
 
 
