@@ -11,7 +11,7 @@ from localcluster import HANG_SECONDS, wait_for
 from test_training import SLOWER, gpt, losses, reach, text  # noqa: F401 (a fixture)
 
 STRATEGIES = ["ddp", "zero1", "zero2", "fsdp"]
-STEPS = 500
+STEPS = 1000
 
 
 @pytest.fixture(scope="module")
