@@ -13,7 +13,7 @@ static double bytes_of(const struct plan *plan, int value)
     return (double)v->count * (double)wk_dtype_bytes(v->type);
 }
 
-/* Of the pass' queue. Copies to the host have queues of their own. */
+/* Whether the pass' queue does work for it. Copies to the host have queues of their own. */
 static bool is_work(const struct launch *launch)
 {
     return launch->kind != LAUNCH_ENTER && launch->kind != LAUNCH_LEAVE &&

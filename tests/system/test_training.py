@@ -30,13 +30,17 @@ def gpt(text, steps, *more):
     return [str(GPT), "--data", str(text), *SMALL, "--steps", str(steps), *more]
 
 
+def curve_now(cluster, job):
+    series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
+    return {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+
+
 def losses(cluster, job, every_step=False):
     """The curve of an ended job. Its last samples may come after its end, those of a node after those of another."""
     last = int(cluster.job(job)["step"])
 
     def whole():
-        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
-        curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+        curve = curve_now(cluster, job)
         return curve if curve and max(curve) >= last and (len(curve) >= last or not every_step) else None
     return wait_for(f"the loss of {'all steps' if every_step else 'step'} {last}", 5, whole)
 
@@ -70,8 +74,7 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
 def curve_up_to(cluster, job, step):
     """The losses of its first steps, while it trains."""
     def there():
-        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
-        curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+        curve = curve_now(cluster, job)
         return {s: loss for s, loss in curve.items() if s <= step} if curve and max(curve) >= step else None
     return wait_for(f"the loss of step {step}", 40, there)
 

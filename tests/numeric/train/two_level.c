@@ -18,7 +18,7 @@ enum { RANKS = 4, LOCALS = 2, HOSTS = 2, GUARD = 16, COUNT_MAX = 5000, UNDER_WAY
  * FETCHED_EARLY  a copy to the host does not wait for the host's sum
  * NOT_AWAITED    a copy from the host is not waited for, so that a slot is used again too early
  * WRONG_PIECE    it goes to a part of the next piece
- * NOT_SENT       there is none
+ * NOT_SENT       the copy is left out
  */
 enum planted_mistake {
     NO_MISTAKE,
