@@ -98,7 +98,9 @@ static int add_update(const struct args *args, const struct wk_model *model,
         const struct traffic_update update = {.model = model,
                                               .optimizer = optimizer,
                                               .compute = plan->options.compute,
-                                              .device = plan->options.device};
+                                              .device = plan->options.device,
+                                              .graphs =
+                                                  device_graphs_of(args_text(args, "compile"))};
         rc = traffic_add_update(&update, traffic, err);
     }
     wk_optimizer_free(optimizer);
@@ -130,6 +132,6 @@ int traffic_table(const struct args *args, struct wk_model *model, const struct 
     print_traffic(&traffic, &(struct roofs){(double)bandwidth * 1e9, (double)rate * 1e12});
     model_graph_chosen(&chosen);
     if (device)
-        printf("%s\n%s\n", graphs, REPEAT_UPDATE);
+        printf("%s\n%s\n", graphs, traffic.update_graphs);
     return 0;
 }

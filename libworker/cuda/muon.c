@@ -78,7 +78,6 @@ static void update_matrix(const struct update_args *a, const struct gpu_update *
                           struct cuda_queue *queue)
 {
     const struct muon_numbers *m = &a->numbers.muon;
-    struct kernel_blend step = muon_step(m, a->whole.count);
     size_t count = a->whole.count, square = m->square * m->square;
     float *scratch = a->numbers.scratch;
     float *const room[3] = {scratch + 2 * count, scratch + 2 * count + square, scratch + count};
@@ -91,8 +90,8 @@ static void update_matrix(const struct update_args *a, const struct gpu_update *
                             .decay = m->momentum,
                             .nesterov = m->nesterov,
                             .epsilon = MUON_EPSILON,
-                            .keep = step.a,
-                            .step = step.b,
+                            .step = muon_step(m, a->whole.count),
+                            .step_at = a->noted ? &a->noted->muon : NULL,
                             .factor = update->factor};
     gpu_muon_begin(&muon, queue->stream);
     muon.update = newton_schulz(queue, m->size, scratch, room);
@@ -110,6 +109,7 @@ static void run_muon(const void *args, struct cuda_queue *queue)
     }
     struct gpu_part part = {.count = update.count, .moves = a->moves};
     part.rule.adamw = a->numbers.muon.others;
+    part.adamw_at = a->noted ? &a->noted->adamw : NULL;
     update.state[0] = a->numbers.own[MUON_AVG];
     update.state[1] = a->numbers.own[MUON_AVG_SQ];
     gpu_adamw(&update, &part, 1, queue->stream);

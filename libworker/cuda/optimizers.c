@@ -15,13 +15,14 @@ _Static_assert(sizeof(union element_numbers) == sizeof(((struct gpu_part *)0)->r
                "the same unions");
 _Static_assert(FACTORED_ROOM * sizeof(double) <= CUDA_SCRATCH_BYTES, "sums fit a queue's scratch");
 
-static struct gpu_copy copy_of(const struct copy_args *copy)
+static struct gpu_copy copy_of(const struct copy_args *copy, const struct noted_numbers *noted)
 {
     return (struct gpu_copy){.low = copy->low,
                              .type = copy->type,
                              .by_chance = copy->stochastic,
                              .noise = copy->noise,
-                             .first = copy->first};
+                             .first = copy->first,
+                             .noise_at = noted ? &noted->noise : NULL};
 }
 
 static struct gpu_factor factor_of(const struct update_args *a)
@@ -45,7 +46,7 @@ struct gpu_update update_of(const struct update_args *a)
                                .grads = grads_of(a),
                                .state = {a->whole.state[0], a->whole.state[1]},
                                .factor = factor_of(a),
-                               .copy = copy_of(&a->copy)};
+                               .copy = copy_of(&a->copy, a->noted)};
 }
 
 /* Enqueues an update of several parts. */
@@ -122,6 +123,8 @@ static void run_adafactor(const void *args, struct cuda_queue *queue)
                              .weight_decay = n->weight_decay,
                              .clip = n->clip,
                              .epsilon2 = n->epsilon2,
+                             .decay_at = a->noted ? &a->noted->adafactor.decay : NULL,
+                             .rate_at = a->noted ? &a->noted->adafactor.rate : NULL,
                              .relative = n->relative,
                              .factor = update.factor};
     if (a->moves)
@@ -134,7 +137,7 @@ static void run_copy(const void *args, struct cuda_queue *queue)
     const struct rewrite_args *a = args;
     struct gpu_update update = {.count = (int64_t)a->count,
                                 .params = (float *)(uintptr_t)a->params,
-                                .copy = copy_of(&a->copy)};
+                                .copy = copy_of(&a->copy, NULL)};
     gpu_copy_params(&update, queue->stream);
 }
 

@@ -57,6 +57,19 @@ enum device_graphs device_graphs(const struct device *device)
     return device->ops->replays ? device->graphs : DEVICE_GRAPHS_OFF;
 }
 
+bool replay_pays(enum device_graphs choice, double bytes)
+{
+    switch (choice) {
+    case DEVICE_GRAPHS_ON:
+        return true;
+    case DEVICE_GRAPHS_AUTO:
+        return bytes < REPLAY_BYTES_EACH;
+    case DEVICE_GRAPHS_OFF:
+        return false;
+    }
+    return false;
+}
+
 static void enqueue_work(struct queue *queue, const struct replay_work *work)
 {
     const struct device_ops *ops = queue->device->ops;

@@ -30,10 +30,11 @@
 #include "libworker/device/device.h"
 
 enum {
-    REPLAY_WORKS_LEAST = 4,      /* of a sequence; shorter ones are enqueued as they come */
-    REPLAY_WORKS_MAX = 256,      /* so that the device begins before the host is through */
-    REPLAY_RECORDS_MAX = 1024,   /* of a queue, each with at most one graph */
-    REPLAY_BYTES_MAX = 64 << 20, /* of records in host memory */
+    REPLAY_WORKS_LEAST = 4,       /* of a sequence; shorter ones are enqueued as they come */
+    REPLAY_WORKS_MAX = 256,       /* so that the device begins before the host is through */
+    REPLAY_RECORDS_MAX = 1024,    /* of a queue, each with at most one graph */
+    REPLAY_BYTES_MAX = 64 << 20,  /* of records in host memory */
+    REPLAY_BYTES_EACH = 16 << 20, /* what a GPU moves while the host enqueues a launch */
 };
 
 /* The setting `compile`. */
@@ -41,6 +42,16 @@ enum device_graphs { DEVICE_GRAPHS_OFF, DEVICE_GRAPHS_AUTO, DEVICE_GRAPHS_ON };
 enum device_graphs device_graphs_of(const char *setting); /* "off", "auto", "on" */
 void device_choose_graphs(struct device *device, enum device_graphs choice);
 enum device_graphs device_graphs(const struct device *device); /* OFF: it has none, too */
+
+/* Whether work repeats of which an average launch moves `bytes`:
+ *
+ *     on      yes
+ *     auto    if that is less than REPLAY_BYTES_EACH
+ *     off     no
+ *
+ * A GPU moves 3 to 5 TB/s, and a launch costs the host some 4 microseconds. With 16 MiB a launch
+ * the GPU and the host need the same time. Above that the host is ahead, and graphs save little. */
+bool replay_pays(enum device_graphs choice, double bytes);
 
 /* A section, not within another one of the queue. Only sequences of the same owner repeat. At
  * REPLAY_RECORDS_MAX or REPLAY_BYTES_MAX the queue is waited for, and all are dropped. If those

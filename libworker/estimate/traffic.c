@@ -203,6 +203,19 @@ static int enqueue_update(struct update_scene *s, struct wk_optimizer *optimizer
     return rc;
 }
 
+/* By the bytes of the optimizer's own kernels. */
+static void find_reason(const struct traffic_update *u, struct traffic *traffic)
+{
+    const struct optimizer_ops *ops = u->optimizer->ops;
+    double bytes = 0;
+    for (int i = 0; i < traffic->n; i++) {
+        const struct traffic_row *row = &traffic->rows[i];
+        if (row->part == TRAFFIC_UPDATE && !strcmp(row->name, ops->name) && row->launches)
+            bytes = (row->read + row->written) / row->launches;
+    }
+    noted_reason(ops, u->graphs, bytes, traffic->update_graphs);
+}
+
 int traffic_add_update(const struct traffic_update *u, struct traffic *traffic, struct error *err)
 {
     struct update_sink sink = {.update = u, .traffic = traffic};
@@ -217,6 +230,8 @@ int traffic_add_update(const struct traffic_update *u, struct traffic *traffic, 
     sink.counts = !rc;
     if (!rc)
         rc = enqueue_update(&scene, u->optimizer, err);
+    if (!rc)
+        find_reason(u, traffic);
     sink.counts = false;
     verdict_fini(&scene.verdict);
     optimizer_move(u->optimizer, NULL);

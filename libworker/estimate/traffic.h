@@ -8,6 +8,7 @@
 
 #include "libworker/estimate/counter.h"
 #include "libworker/graph/plan.h"
+#include "libworker/optim/noted.h"
 
 struct wk_model;
 struct wk_optimizer;
@@ -27,6 +28,7 @@ struct traffic {
     struct traffic_row rows[TRAFFIC_ROWS_MAX]; /* in the order of their first launches */
     int n;
     struct traffic_row together;
+    char update_graphs[NOTED_REASON_BYTES]; /* optim/noted.h; "": the update is not counted */
 };
 
 void traffic_count(const struct plan *plan, struct traffic *ret);
@@ -39,6 +41,7 @@ struct traffic_update {
     struct wk_optimizer *optimizer; /* with its groups, not prepared; borrowed */
     enum wk_dtype compute;          /* bf16 and f16: each update writes a copy, too */
     const struct device *device;    /* NULL: the host's */
+    enum device_graphs graphs;      /* the setting compile; not of the host */
     void (*each)(void *arg, const struct counted *counted); /* in their order; may be NULL */
     void *arg;
 };

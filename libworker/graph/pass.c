@@ -70,8 +70,6 @@ static void remark_graphs(struct graph_model *m, const struct plan *plan)
     m->told |= bit;
     repeat_reason(plan, choice, text);
     device_remark(m->site.device, text);
-    if (trace->trains)
-        device_remark(m->site.device, REPEAT_UPDATE);
 }
 
 int pass_plan(struct graph_model *m, const struct trace_options *trace, const struct sizes *sizes,

@@ -47,17 +47,7 @@ double repeat_bytes_each(const struct plan *plan)
 
 bool repeat_pays(const struct plan *plan, enum device_graphs choice)
 {
-    if (plan->options.trace.decode)
-        return false;
-    switch (choice) {
-    case DEVICE_GRAPHS_ON:
-        return true;
-    case DEVICE_GRAPHS_AUTO:
-        return repeat_bytes_each(plan) < REPEAT_BYTES_EACH;
-    case DEVICE_GRAPHS_OFF:
-        return false;
-    }
-    return false;
+    return !plan->options.trace.decode && replay_pays(choice, repeat_bytes_each(plan));
 }
 
 void repeat_reason(const struct plan *plan, enum device_graphs choice,
@@ -75,7 +65,7 @@ void repeat_reason(const struct plan *plan, enum device_graphs choice,
         (void)snprintf(ret, REPEAT_REASON_BYTES,
                        "graphs of %s: %s, a launch moves %s on average, %sless than %s", passes,
                        pays, format_bytes((uint64_t)repeat_bytes_each(plan), each), limit,
-                       format_bytes(REPEAT_BYTES_EACH, most));
+                       format_bytes(REPLAY_BYTES_EACH, most));
     else
         (void)snprintf(ret, REPEAT_REASON_BYTES, "graphs of %s: %s, compile is %s", passes, pays,
                        choice == DEVICE_GRAPHS_ON ? "on" : "off");

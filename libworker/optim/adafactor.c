@@ -38,18 +38,26 @@ static void adafactor_numbers(const struct wk_optimizer *o, const struct optimiz
 {
     const struct wk_adafactor_options *a = &o->options.adafactor;
     int64_t rows = rows_of(segment);
-    ret->adafactor = (struct adafactor_numbers){
-        .rows = rows,
-        .cols = (int64_t)segment->count / rows,
-        .is_matrix = is_matrix(segment),
-        .relative = a->relative,
-        .rate = wk_optimizer_rate(o) * segment->rate_scale,
-        .weight_decay = segment->weight_decay,
-        .clip = a->clip,
-        .epsilon2 = a->epsilon2,
-        .decay = (float)(1 - pow((double)o->steps, -a->decay_power)),
-        .epsilon1 = (float)a->epsilon1,
-    };
+    struct adafactor_numbers *n = &ret->adafactor;
+    n->rows = rows;
+    n->cols = (int64_t)segment->count / rows;
+    n->is_matrix = is_matrix(segment);
+    n->relative = a->relative;
+    n->rate = wk_optimizer_rate(o) * segment->rate_scale;
+    n->weight_decay = segment->weight_decay;
+    n->clip = a->clip;
+    n->epsilon2 = a->epsilon2;
+    n->decay = (float)(1 - pow((double)o->steps, -a->decay_power));
+    n->epsilon1 = (float)a->epsilon1;
+}
+
+static void adafactor_note(struct optimizer_numbers *n, size_t count, struct noted_numbers *ret)
+{
+    (void)count;
+    ret->adafactor.rate = n->adafactor.rate;
+    ret->adafactor.decay = n->adafactor.decay;
+    n->adafactor.rate = 0;
+    n->adafactor.decay = 0;
 }
 
 static void adafactor_update(const struct optimizer_numbers *n, const struct kernel_update *update,
@@ -106,6 +114,7 @@ static const struct optimizer_ops adafactor_ops = {
     .whole_tensors = true,
     .state_shape = adafactor_shape,
     .scratch = adafactor_scratch,
+    .note = adafactor_note,
 };
 
 static int check_adafactor(const struct wk_adafactor_options *a, struct error *err)

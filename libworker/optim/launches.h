@@ -56,6 +56,7 @@ struct update_args {
     bool moves;        /* false: a frozen group is not touched, but for its copy */
     float scale;       /* of the gradients, unless `verdict` has it */
     const struct verdict_values *verdict; /* if it does not apply, nothing changes */
+    const struct noted_numbers *noted;    /* the device's: `numbers` and the copy lack those */
     struct wk_optimizer *mapped;          /* whose state is given back as it is used, or NULL */
     size_t offset;
 };

@@ -81,19 +81,31 @@ static void muon_numbers(const struct wk_optimizer *o, const struct optimizer_se
         .weight_decay = segment->weight_decay,
         .decoupled = true,
     };
-    if (!is_matrix(segment)) {
-        ret->muon = (struct muon_numbers){.others = adam_kernel(o, &others)};
+    struct muon_numbers *n = &ret->muon;
+    n->is_matrix = is_matrix(segment);
+    if (!n->is_matrix) {
+        n->others = adam_kernel(o, &others);
         return;
     }
-    ret->muon = (struct muon_numbers){
-        .is_matrix = true,
-        .nesterov = m->nesterov,
-        .momentum = (float)m->momentum,
-        .size = {segment->param->shape[0], segment->param->shape[1]},
-        .square = (size_t)smaller_side(segment->param),
-        .rate = others.rate,
-        .weight_decay = others.weight_decay,
-    };
+    n->nesterov = m->nesterov;
+    n->momentum = (float)m->momentum;
+    for (int i = 0; i < 2; i++)
+        n->size[i] = segment->param->shape[i];
+    n->square = (size_t)smaller_side(segment->param);
+    n->rate = others.rate;
+    n->weight_decay = others.weight_decay;
+}
+
+static void muon_note(struct optimizer_numbers *n, size_t count, struct noted_numbers *ret)
+{
+    struct muon_numbers *m = &n->muon;
+    if (m->is_matrix) {
+        ret->muon = muon_step(m, count);
+        m->rate = 0;
+    } else {
+        ret->adamw = m->others;
+        m->others = (struct kernel_adamw){0};
+    }
 }
 
 static void matrix_update(const struct optimizer_numbers *n, const struct kernel_update *u,
@@ -161,6 +173,7 @@ static const struct optimizer_ops muon_ops = {
     .whole_tensors = true,
     .state_shape = muon_shape,
     .scratch = muon_scratch,
+    .note = muon_note,
 };
 
 int wk_muon_new(const struct wk_muon_options *options, struct wk_optimizer **ret_optimizer)

@@ -18,6 +18,7 @@ static void unbind(struct wk_optimizer *o)
     if (o->segments)
         (void)queue_finish(o->queue, NULL);
     (void)host_state_settle(&o->host, NULL);
+    noted_close(o);
     for (int i = 0; i < OPTIMIZER_STATES_MAX; i++) {
         state_free(o, o->state[i], o->count);
         o->state[i] = NULL;

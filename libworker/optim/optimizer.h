@@ -20,6 +20,7 @@
 
 #include "common/base/kept.h"
 #include "libworker/optim/host_state.h"
+#include "libworker/optim/noted.h"
 #include "libworker/optim/optimizer_ops.h"
 
 struct queue;
@@ -87,16 +88,15 @@ struct wk_optimizer {
     /* [count] each, named by ops->state_names, zero at first; NULL where states have shapes of
      * their own (whole_tensors): optimizer_state_view knows both. */
     float *state[OPTIMIZER_STATES_MAX];
-    float *own; /* [own_count], what segments' own point into */
-    size_t own_count;
-    float
-        *scratch; /* [scratch_count]: of whole_tensors, and [OPTIMIZER_CHUNK] of narrow gradients */
-    size_t scratch_count;
+    float *own;     /* [own_count], what segments' own point into */
+    float *scratch; /* [scratch_count]: of whole_tensors, or [OPTIMIZER_CHUNK] of narrow grads */
+    size_t own_count, scratch_count;
     struct optimizer_copy copy;
     struct optimizer_offload offload;
     bool mapped; /* the present state is in files */
     struct host_state host;
     size_t behind; /* elements that this step has given back */
+    struct optimizer_noted noted;
 };
 
 /* Let it compute on this queue, which outlives the next binding, with state in memory of the

@@ -70,12 +70,27 @@ struct optimizer_numbers {
     };
 };
 
+/* What of a segment's update changes from step to step, where its launches read that in the
+ * device's memory (noted.h). */
+struct noted_numbers {
+    uint64_t noise; /* of the copy */
+    union {
+        struct {
+            double rate;
+            float decay;
+        } adafactor;
+        struct kernel_blend muon;  /* muon_step of a matrix */
+        struct kernel_adamw adamw; /* Muon's others */
+    };
+};
+
 struct optimizer_ops {
     const char *name;     /* "adamw" */
     const char *together; /* the launch of several segments; NULL for whole_tensors */
     int n_states;         /* of them in state_names */
     const char *state_names[OPTIMIZER_STATES_MAX]; /* as checkpoints call them: "exp_avg" */
-    /* Fill in the union for a segment; `steps` already counts this step (first step: 1). */
+    /* Fill in the union for a segment; `steps` already counts this step (first step: 1). Gaps stay
+     * as they are. */
     void (*numbers)(const struct wk_optimizer *, const struct optimizer_segment *,
                     struct optimizer_numbers *ret);
     /* In a launch: one segment, or any part of it where tensors may be cut. The state is numbers'
@@ -83,9 +98,12 @@ struct optimizer_ops {
     void (*update)(const struct optimizer_numbers *, const struct kernel_update *update,
                    float grad_scale);
 
-    bool whole_tensors; /* then these two are not NULL: */
+    bool whole_tensors; /* then these three are not NULL: */
     struct optimizer_shape (*state_shape)(const struct optimizer_segment *, int state);
     size_t (*scratch)(const struct optimizer_segment *); /* floats that one step needs */
+    /* Move what changes from step to step, but the noise, from the numbers of a segment of `count`
+     * elements: the rest is equal in all steps. */
+    void (*note)(struct optimizer_numbers *numbers, size_t count, struct noted_numbers *ret);
 };
 
 #endif

@@ -10,17 +10,17 @@
 #include "libworker/optim/state.h"
 #include "libworker/precision/noise.h"
 
-static struct copy_args copy_of(const struct wk_optimizer *o, size_t offset)
+/* Arguments are put together in zeroed memory, field by field: gaps are zeros, and equal arguments
+ * have equal bytes (device/replay.h). */
+static void set_copy(const struct wk_optimizer *o, size_t offset, struct copy_args *ret)
 {
     const struct optimizer_copy *copy = &o->copy;
-    return (struct copy_args){
-        .kernels = o->kernels,
-        .low = copy->low ? copy->low + offset : NULL,
-        .type = copy->type,
-        .stochastic = copy->stochastic,
-        .noise = copy->stochastic ? noise_of_step(copy->seed, o->steps) : 0,
-        .first = o->first + offset,
-    };
+    ret->kernels = o->kernels;
+    ret->low = copy->low ? copy->low + offset : NULL;
+    ret->type = copy->type;
+    ret->stochastic = copy->stochastic;
+    ret->noise = copy->stochastic ? noise_of_step(copy->seed, o->steps) : 0;
+    ret->first = o->first + offset;
 }
 
 /* Elements [done, done + count) of it. */
@@ -115,38 +115,60 @@ static void add_states(struct ranges *ranges, const struct wk_optimizer *o,
     add(ranges, a->numbers.scratch, o->scratch_count * sizeof(float), DEVICE_SCRATCH);
 }
 
-static struct update_args args_of(struct wk_optimizer *o, const struct optimizer_segment *segment,
-                                  float *params, const struct optimizer_gradients *g)
+static void set_gradients(const struct wk_optimizer *o, const struct optimizer_gradients *g,
+                          size_t offset, struct update_args *ret)
 {
-    size_t offset = segment->offset;
-    struct update_args a = {
-        .numbers.kernels = o->kernels,
-        .update = o->ops->update,
-        .whole = {.params = params + offset,
-                  .grads = g->grads ? g->grads + offset : NULL,
-                  .count = segment->count},
-        .copy = copy_of(o, offset),
-        .whole_tensor = o->ops->whole_tensors,
-        .moves = segment->rate_scale > 0,
-        .scale = g->scale,
-        .verdict = g->verdict,
-        .mapped = o->mapped ? o : NULL,
-        .offset = offset,
-    };
-    if (!g->grads) {
-        a.low_grads = g->low + offset;
-        a.low_type = g->type;
-        a.wide = o->scratch;
+    ret->scale = g->verdict ? 0 : g->scale;
+    ret->verdict = g->verdict;
+    if (g->grads) {
+        ret->whole.grads = g->grads + offset;
+    } else {
+        ret->low_grads = g->low + offset;
+        ret->low_type = g->type;
+        ret->wide = o->scratch;
     }
+}
+
+static void set_state(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                      struct update_args *ret)
+{
     if (o->ops->whole_tensors) {
-        memcpy(a.numbers.own, segment->own, sizeof(a.numbers.own));
-        a.numbers.scratch = o->scratch;
+        memcpy(ret->numbers.own, segment->own, sizeof(ret->numbers.own));
+        ret->numbers.scratch = o->scratch;
+        return;
     }
-    for (int i = 0; i < o->ops->n_states && !o->ops->whole_tensors; i++)
-        a.whole.state[i] = o->state[i] + offset;
-    if (a.moves)
-        o->ops->numbers(o, segment, &a.numbers);
-    return a;
+    for (int i = 0; i < o->ops->n_states; i++)
+        ret->whole.state[i] = o->state[i] + segment->offset;
+}
+
+static void set_args(struct wk_optimizer *o, const struct optimizer_segment *segment, float *params,
+                     const struct optimizer_gradients *g, struct update_args *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->numbers.kernels = o->kernels;
+    ret->update = o->ops->update;
+    ret->whole.params = params + segment->offset;
+    ret->whole.count = segment->count;
+    set_gradients(o, g, segment->offset, ret);
+    set_state(o, segment, ret);
+    set_copy(o, segment->offset, &ret->copy);
+    ret->whole_tensor = o->ops->whole_tensors;
+    ret->moves = segment->rate_scale > 0;
+    ret->mapped = o->mapped ? o : NULL;
+    ret->offset = segment->offset;
+    if (ret->moves)
+        o->ops->numbers(o, segment, &ret->numbers);
+}
+
+/* The launch reads what changes from step to step in the device's memory. */
+static void read_noted(const struct wk_optimizer *o, const struct optimizer_segment *segment,
+                       struct update_args *a)
+{
+    struct noted_numbers unused;
+    a->noted = &o->noted.there[segment - o->segments];
+    a->copy.noise = 0;
+    if (a->moves)
+        o->ops->note(&a->numbers, segment->count, &unused);
 }
 
 /* All that an update writes may also stay as it is. */
@@ -159,6 +181,7 @@ static void add_update(struct ranges *ranges, const struct wk_optimizer *o,
     add_states(ranges, o, segment, a);
     add(ranges, a->copy.low, count * sizeof(*a->copy.low), DEVICE_UPDATE);
     add(ranges, a->verdict, sizeof(*a->verdict), DEVICE_READ);
+    add(ranges, a->noted, sizeof(*a->noted), DEVICE_READ);
 }
 
 static void launch_update(struct wk_optimizer *o, const struct optimizer_segment *segment,
@@ -177,7 +200,10 @@ static void launch_update(struct wk_optimizer *o, const struct optimizer_segment
 static void enqueue_segment(struct wk_optimizer *o, const struct optimizer_segment *segment,
                             float *params, const struct optimizer_gradients *g)
 {
-    const struct update_args a = args_of(o, segment, params, g);
+    struct update_args a;
+    set_args(o, segment, params, g, &a);
+    if (o->noted.there)
+        read_noted(o, segment, &a);
     launch_update(o, segment, &a);
 }
 
@@ -210,7 +236,8 @@ static void enqueue_piece(struct wk_optimizer *o, const struct optimizer_segment
                           float *params, const struct optimizer_gradients *g)
 {
     const struct optimizer_masters *masters = &o->offload.masters;
-    struct update_args a = args_of(o, segment, params, g);
+    struct update_args a;
+    set_args(o, segment, params, g, &a);
     struct host_state_piece piece = piece_of(o, params, segment, a.moves);
     if (!piece.n && o->host.parts.master)
         return; /* its copy stays as it is */
@@ -259,8 +286,9 @@ static void enqueue_together(struct wk_optimizer *o, int from, int n, float *par
     const struct optimizer_segment *first = &o->segments[from], *last = &o->segments[from + n - 1];
     struct optimizer_segment range = {.offset = first->offset,
                                       .count = last->offset + last->count - first->offset};
-    struct together_args a = {.range = args_of(o, &range, params, g), .n = n};
+    struct together_args a = {.n = n};
     struct ranges ranges = {.count = 0};
+    set_args(o, &range, params, g, &a.range);
     for (int i = 0; i < n; i++)
         a.parts[i] = part_together(o, first + i, first->offset);
     a.range.moves = true;
@@ -287,6 +315,38 @@ static int check_bound(const struct wk_optimizer *o, const struct optimizer_grad
     return 0;
 }
 
+/* Bytes that an average kernel of the update moves, as estimates have it (estimate/counter.h). */
+static double bytes_each(struct wk_optimizer *o, float *params, const struct optimizer_gradients *g)
+{
+    const struct device *device = queue_device(o->queue);
+    const struct device_kernel *kernel = device_kernel_find(device, o->ops->name);
+    double bytes = 0, kernels = 0;
+    for (int i = 0; i < o->n_segments && kernel; i++) {
+        struct update_args a;
+        struct ranges ranges = {.count = 0};
+        struct device_traffic t = {.launches = 1};
+        set_args(o, &o->segments[i], params, g, &a);
+        add_update(&ranges, o, &o->segments[i], &a);
+        for (int r = 0; r < ranges.count; r++) {
+            t.read += ranges.list[r].use & DEVICE_READ ? (double)ranges.list[r].bytes : 0;
+            t.written += ranges.list[r].use & DEVICE_WRITE ? (double)ranges.list[r].bytes : 0;
+        }
+        if (kernel->traffic)
+            kernel->traffic(device, &a, &t);
+        bytes += t.read + t.written;
+        kernels += t.launches;
+    }
+    return kernels > 0 ? bytes / kernels : 0;
+}
+
+static int prepare_noted(struct wk_optimizer *o, float *params, const struct optimizer_gradients *g,
+                         struct error *err)
+{
+    if (o->noted.chosen)
+        return noted_settle(o, err);
+    return noted_choose(o, o->ops->note ? bytes_each(o, params, g) : 0, err);
+}
+
 int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimizer_gradients *g,
                       struct error *err)
 {
@@ -295,9 +355,14 @@ int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimi
         rc = state_scratch(o, OPTIMIZER_CHUNK, err);
     if (!rc)
         rc = host_state_settle(&o->host, err);
+    if (!rc)
+        rc = prepare_noted(o, params, g, err);
     if (rc)
         return rc;
     o->steps++;
+    noted_send(o);
+    if (o->noted.there && g->verdict) /* else the scale is an argument, and may change */
+        replay_begin(o->queue, o);
     bool together = !o->host.in && goes_together(o);
     for (int i = 0, n; i < o->n_segments; i += n) {
         n = !together ? 1 : o->n_segments - i < TOGETHER_MAX ? o->n_segments - i : TOGETHER_MAX;
@@ -308,6 +373,7 @@ int optimizer_enqueue(struct wk_optimizer *o, float *params, const struct optimi
         else
             enqueue_segment(o, &o->segments[i], params, g);
     }
+    replay_end(o->queue);
     state_done(o, params);
     return 0;
 }
@@ -334,10 +400,10 @@ static void run_rewrite(struct queue *queue, const void *args)
 void optimizer_write_copy(struct wk_optimizer *o, const float *params)
 {
     struct ranges ranges = {.count = 0};
-    struct copy_args copy = copy_of(o, 0);
-    struct rewrite_args args = {copy, params, o->count};
+    struct rewrite_args args = {.params = params, .count = o->count};
+    set_copy(o, 0, &args.copy);
     add(&ranges, params, o->count * sizeof(*params), DEVICE_READ);
-    add(&ranges, copy.low, o->count * sizeof(*copy.low), DEVICE_WRITE);
+    add(&ranges, args.copy.low, o->count * sizeof(*args.copy.low), DEVICE_WRITE);
     queue_launch(o->queue, &(struct device_launch){.name = OPTIM_COPY,
                                                    .run = run_rewrite,
                                                    .args = &args,

@@ -24,6 +24,11 @@ static __device__ __forceinline__ float scale_of(const struct gpu_factored &f)
     return f.factor.scale ? (float)*f.factor.scale : f.factor.value;
 }
 
+static __device__ __forceinline__ float decay_of(const struct gpu_factored &f)
+{
+    return f.decay_at ? *f.decay_at : f.decay;
+}
+
 static __device__ __forceinline__ float moved(float before, float decay, double mean, float epsilon)
 {
     return (float)((double)decay * (double)before + (double)(1 - decay) * (mean + (double)epsilon));
@@ -48,7 +53,7 @@ __global__ void row_moments(struct gpu_factored f)
             sum += square_of(f.grads[row * f.cols + j], scale);
         sum = block_sum_double(sum, room);
         if (threadIdx.x == 0)
-            f.row[row] = moved(f.row[row], f.decay, sum / (double)f.cols, f.epsilon1);
+            f.row[row] = moved(f.row[row], decay_of(f), sum / (double)f.cols, f.epsilon1);
     }
 }
 
@@ -65,7 +70,7 @@ __global__ void col_moments(struct gpu_factored f)
         sum += square_of(f.grads[i * f.cols + column], scale);
     sum = columns_join(sum, room);
     if (threadIdx.y == 0 && column < f.cols)
-        f.col[column] = moved(f.col[column], f.decay, sum / (double)f.rows, f.epsilon1);
+        f.col[column] = moved(f.col[column], decay_of(f), sum / (double)f.rows, f.epsilon1);
 }
 
 /* 1 / sqrt(row[i] / mean of row) and 1 / sqrt(col[j]). One block. */
@@ -114,7 +119,8 @@ __global__ void step_numbers(struct gpu_factored f, int partials)
     GPU_SHARED(double, room, 32);
     if (!applies(f))
         return;
-    double params = 0, updates = 0, count = (double)(f.rows * f.cols), rate = f.rate;
+    double params = 0, updates = 0, count = (double)(f.rows * f.cols);
+    double rate = f.rate_at ? *f.rate_at : f.rate;
     for (int i = (int)threadIdx.x; i < partials; i += THREADS) {
         params += f.room[i];
         updates += f.room[FACTORED_PARTIALS + i];

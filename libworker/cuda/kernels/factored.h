@@ -33,6 +33,8 @@ struct gpu_factored {
     double *room;     /* [FACTORED_ROOM] */
     float decay, epsilon1;
     double rate, weight_decay, clip, epsilon2;
+    const float *decay_at; /* the device's decay and rate; NULL: those above */
+    const double *rate_at;
     bool relative;
     struct gpu_factor factor;
 };

@@ -77,6 +77,7 @@ __global__ void apply_update(struct gpu_muon m)
 {
     if (!applies(m))
         return;
+    struct kernel_blend step = m.step_at ? *m.step_at : m.step;
     for (int64_t at = flat_first(); at < m.count; at += flat_step()) {
         struct span s = flat_span(at, m.count);
         float params[SPAN], update[SPAN];
@@ -84,7 +85,7 @@ __global__ void apply_update(struct gpu_muon m)
         span_read(s, floats_value(m.update), 0, update);
         GPU_UNROLL
         for (int j = 0; j < SPAN; j++)
-            params[j] = m.keep * params[j] + m.step * update[j];
+            params[j] = step.a * params[j] + step.b * update[j];
         span_write(s, floats_value(m.params), 0, params);
     }
 }

@@ -24,8 +24,9 @@ struct gpu_muon {
     double *room; /* [MUON_ROOM], from begin to its end */
     float decay;  /* of the momentum */
     bool nesterov;
-    double epsilon;   /* added to the update's length */
-    float keep, step; /* params = keep params + step update */
+    double epsilon;                     /* added to the update's length */
+    struct kernel_blend step;           /* params = a params + b update */
+    const struct kernel_blend *step_at; /* the device's; NULL: the one above */
     struct gpu_factor factor;
 };
 

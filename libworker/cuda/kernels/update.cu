@@ -31,6 +31,21 @@ struct adamw_rule {
     }
 };
 
+/* With the same bits: its numbers change from step to step, and its arguments do not. */
+struct noted_adamw_rule {
+    enum { STATES = 2 };
+    const struct kernel_adamw *at;
+    void take(const struct gpu_part *part)
+    {
+        at = part->adamw_at;
+    }
+    __device__ __forceinline__ void apply(struct element *e, float scale) const
+    {
+        struct adamw_rule rule = {*at};
+        rule.apply(e, scale);
+    }
+};
+
 struct sgd_rule {
     enum { STATES = 0 };
     struct kernel_sgd k;
@@ -122,8 +137,10 @@ static __device__ __forceinline__ void quad_write(struct quad q, float *to, cons
 
 static __device__ __forceinline__ unsigned copy_of(const struct gpu_copy &copy, float x, int64_t i)
 {
-    return copy.by_chance ? round_by_chance(x, copy.noise, copy.first + (uint64_t)i)
-                          : bits_of_value(copy.type, x);
+    if (!copy.by_chance)
+        return bits_of_value(copy.type, x);
+    uint64_t noise = copy.noise_at ? *copy.noise_at : copy.noise;
+    return round_by_chance(x, noise, copy.first + (uint64_t)i);
 }
 
 static __device__ __forceinline__ void quad_copy(struct quad q, const struct gpu_copy &copy,
@@ -292,7 +309,10 @@ void update_launch(const struct gpu_update *u, const struct gpu_part *from, int 
 extern "C" void gpu_adamw(const struct gpu_update *u, const struct gpu_part *parts, int n,
                           cudaStream_t stream)
 {
-    update_launch<adamw_rule>(u, parts, n, stream);
+    if (n == 1 && parts->adamw_at)
+        update_launch<noted_adamw_rule>(u, parts, n, stream);
+    else
+        update_launch<adamw_rule>(u, parts, n, stream);
 }
 
 extern "C" void gpu_sgd(const struct gpu_update *u, const struct gpu_part *parts, int n,

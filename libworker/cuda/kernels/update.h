@@ -30,6 +30,7 @@ struct gpu_copy {
     enum wk_dtype type;
     bool by_chance; /* bf16 (elements.h): */
     uint64_t noise, first;
+    const uint64_t *noise_at; /* the device's noise; NULL: the one above */
 };
 
 struct gpu_update {
@@ -51,9 +52,10 @@ struct gpu_part {
         struct kernel_sgd sgd;
         struct kernel_lion lion;
     } rule;
+    const struct kernel_adamw *adamw_at; /* the device's rule; NULL: the one above */
 };
 
-/* n <= GPU_PARTS_MAX, in one launch. */
+/* n <= GPU_PARTS_MAX, in one launch. adamw_at is read where n is 1. */
 void gpu_adamw(const struct gpu_update *update, const struct gpu_part *parts, int n,
                cudaStream_t stream);
 void gpu_sgd(const struct gpu_update *update, const struct gpu_part *parts, int n,

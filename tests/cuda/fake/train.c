@@ -132,12 +132,42 @@ static void every_model_trains_in_bf16_and_fp16(void)
     }
 }
 
+/* All but the first one, of optimizers that have a launch for each tensor. */
+static long updates_replayed(enum rehearsed_optimizer kind)
+{
+    return kind == REHEARSED_ADAFACTOR || kind == REHEARSED_MUON ? REHEARSED_STEPS - 1 : 0;
+}
+
 static void every_optimizer_updates(void)
 {
     struct rehearsed rehearsed = with(REHEARSED_MLP, "strategy", "ddp");
+    long passes = 0;
+    rehearsed.schedules = true;
     for (int o = 0; o <= REHEARSED_MUON; o++) {
         rehearsed.optimizer = (enum rehearsed_optimizer)o;
         train(rehearsed, F32);
+        passes = o ? passes : on_gpu.graphs.replayed;
+        CHECK(on_gpu.graphs.replayed == passes + updates_replayed(rehearsed.optimizer));
+    }
+}
+
+/* Rates, corrections and noise are new in each update, and in graphs. Steps that overflow are the
+ * same graphs. */
+static void what_an_update_has_of_its_own_is_in_its_graph(void)
+{
+    for (int o = REHEARSED_ADAFACTOR; o <= REHEARSED_MUON; o++) {
+        struct rehearsed rehearsed = with(REHEARSED_GPT, "mixed_precision", "bf16");
+        rehearsed.optimizer = (enum rehearsed_optimizer)o;
+        rehearsed.schedules = true;
+        struct wk_setting *last = &rehearsed.settings[rehearsed.n_settings++];
+        *last = (struct wk_setting){"stochastic_rounding", "true"};
+        train(rehearsed, LOW);
+        rehearsed.settings[0].value = "fp16";
+        *last = (struct wk_setting){"loss_scale.initial", "1e8"};
+        rehearsed.settings[rehearsed.n_settings++] =
+            (struct wk_setting){"loss_scale.backoff", "0.01"};
+        train(rehearsed, LOW);
+        CHECK(on_gpu.skipped > 0 && on_gpu.skipped < REHEARSED_STEPS);
     }
 }
 
@@ -313,6 +343,7 @@ int main(int argc, char **argv)
         CHECK_CASE(every_model_trains_in_f32),
         CHECK_CASE(every_model_trains_in_bf16_and_fp16),
         CHECK_CASE(every_optimizer_updates),
+        CHECK_CASE(what_an_update_has_of_its_own_is_in_its_graph),
         CHECK_CASE(operations_of_the_program_run),
         CHECK_CASE(a_function_that_fails_ends_the_training),
         CHECK_CASE(what_the_module_lacks_is_refused),

@@ -97,7 +97,22 @@ struct objects {
     struct wk_loader *loader;
     struct wk_model *model;
     struct wk_optimizer *optimizer;
+    struct wk_scheduler *scheduler;
 };
+
+/* The objects in the form of wk_prepare. */
+static int prepare(struct wk_context *ctx, struct objects *o, bool schedules)
+{
+    const struct wk_schedule_options line = {
+        .kind = WK_SCHEDULE_LINEAR, .total_steps = 2L * REHEARSED_STEPS, .min_ratio = 0.1};
+    struct wk_object list[] = {
+        WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer), {0}};
+    if (schedules) {
+        CHECK(wk_scheduler_new(o->optimizer, &line, &o->scheduler) == 0);
+        list[3] = WK_OBJECT(o->scheduler);
+    }
+    return wk_prepare(ctx, list, schedules ? 4 : 3);
+}
 
 static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struct objects *o)
 {
@@ -123,11 +138,12 @@ static int make(const struct rehearsed *rehearsed, struct wk_context *ctx, struc
     const struct wk_group rests = {.pattern = rehearsed->resting};
     CHECK(!rehearsed->resting || wk_optimizer_group(o->optimizer, &rests) == 0);
     CHECK(!rehearsed->loads || wk_model_load(ctx, o->model, rehearsed->loads) == 0);
-    return wk_prepare_all(ctx, WK_OBJECT(o->model), WK_OBJECT(o->loader), WK_OBJECT(o->optimizer));
+    return prepare(ctx, o, rehearsed->schedules);
 }
 
 static void drop(struct objects *o)
 {
+    wk_scheduler_free(o->scheduler);
     wk_optimizer_free(o->optimizer);
     wk_loader_free(o->loader);
     wk_source_free(o->source);
@@ -155,6 +171,7 @@ static void loop(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
             wk_clip_grad_norm(o->model, 1, rehearsed->asks ? &norm : NULL);
         int64_t done = wk_steps(ctx) + wk_skipped_steps(ctx);
         CHECK(wk_step(o->optimizer) == 0);
+        CHECK(!o->scheduler || wk_scheduler_step(o->scheduler) == 0);
         if (rehearsed->stepped)
             rehearsed->stepped();
         if (wk_steps(ctx) + wk_skipped_steps(ctx) > done)

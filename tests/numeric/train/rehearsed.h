@@ -42,6 +42,7 @@ struct rehearsed {
     int64_t batch;         /* samples; 0: a few */
     int64_t *ret_found;    /* what wk_find_batch found; NULL: it must be the whole batch */
     bool clips;            /* calls wk_clip_grad_norm */
+    bool schedules;        /* each step has another rate */
     bool asks;             /* for each loss and norm: waits in the middle of a step */
     struct device *device; /* NULL: the CPU */
 
