@@ -59,7 +59,7 @@ struct wk_optimizer;
          .kind = ARGS_OPTION,                                                                      \
          .choices = needs_compiles,                                                                \
          .fallback = "auto",                                                                       \
-         .help = "cuda: whether passes are repeated as graphs, as the setting"},                   \
+         .help = "cuda: whether passes and updates are repeated as graphs, as the setting"},       \
         {.name = "low-gradients",                                                                  \
          .kind = ARGS_FLAG,                                                                        \
          .help = "estimate: gradients are kept in the narrow type"},                               \
