@@ -12,8 +12,8 @@
       "which attention a GPU computes: Muster's own, or cuDNN's where it can; auto = cuDNN's "     \
       "where gradients then have the same bits on every run")                                      \
     X(COMPILE, "compile", CHOICE, OF_JOB, "auto", 0, 0, "auto|off|on",                             \
-      "whether a GPU repeats passes and updates as CUDA graphs; auto = those with little work "     \
-      "in a launch")                                                                               \
+      "whether a GPU repeats passes and updates as CUDA graphs; auto = those with little "         \
+      "work in a launch")                                                                          \
     X(MIXED_PRECISION, "mixed_precision", CHOICE, OF_JOB, "no", 0, 0, "no|fp16|bf16|fp8",          \
       "type of the matrix arithmetic")                                                             \
     X(STOCHASTIC_ROUNDING, "stochastic_rounding", BOOL, OF_JOB, "false", 0, 0, NULL,               \
