@@ -40,8 +40,10 @@ def progress(job, last=[0.0]):
     step, total = int(job.get("step") or 0), int(job.get("total_steps") or 0)
     cells = 28
     full = int(cells * step / total) if total else 0
-    line = (f"{'█' * full}{'░' * (cells - full)} {job['state']:<10} step {step}/{total}  loss {float(job.get('loss') or 0):.3f}  "
-            f"{float(job.get('tokens_per_second') or 0):,.0f} tokens/s  world {job.get('world') or 0}")
+    line = f"{'█' * full}{'░' * (cells - full)} {job['state']:<10}"
+    if step:
+        line += (f" step {step}/{total}  loss {float(job.get('loss') or 0):.3f}  "
+                 f"{float(job.get('tokens_per_second') or 0):,.0f} tokens/s  world {job.get('world') or 0}")
     if sys.stdout.isatty():
         print("\r\033[K" + line, end="", flush=True)
     elif time.monotonic() - last[0] > 5:
@@ -105,10 +107,10 @@ class Demo:
         job = self.watch_until("two checkpoints with both nodes", 60, lambda j: j.get("world") == 2 and j["state"] == "running" and len(self.checkpoints()) >= 2)
         last = self.checkpoints()[-1]
         lost_node = next(w["node"] for w in job["workers"] if int(w.get("rank") or 0) == 1)
-        before = int(self.job().get("step") or 0)
+        before = max(int(self.job().get("step") or 0), int(last["step"]))  # a step is reported once a second
         killed = time.monotonic()
         self.cluster.kill_node(lost_node)
-        say(f"SIGKILL to {lost_node}: its agent and its worker, at step {before} (last checkpoint: step {last['step']})")
+        say(f"SIGKILL to {lost_node}: its agent and its worker, at about step {before} (last checkpoint: step {last['step']})")
         job = self.watch_until("the survivor's next step", 30, lambda j: j.get("world") == 1 and j["state"] == "running" and int(j.get("last_recovery_ms") or 0) > 0)
         seen = time.monotonic() - killed
         recovery = int(job.get("last_recovery_ms") or 0)
