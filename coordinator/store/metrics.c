@@ -405,7 +405,8 @@ static void add_samples(struct job_metrics *job, const struct metric_sample *sam
             metric_name_valid(sample->name) ? series_of(job, sample->name) : NULL;
         if (series && sample->step <= INT64_MAX && sample->generation <= INT64_MAX &&
             series_add(series, sample))
-            print_point(out, sample->name, sample->generation, &series->last);
+            print_point(out, sample->name, sample->generation,
+                        &(struct metric_point){sample->step, sample->value, sample->wall_ms});
     }
 }
 

@@ -6,7 +6,8 @@
  * Memory is counted by tenant. A tenant above its limit loses the points of its own least used
  * jobs. If all together are above the limit, the tenant with the most loses some. A sample of a
  * newer generation at or before the last step means that the job continued from a checkpoint:
- * points from that step on are replaced. A repeat within a generation is ignored.
+ * points from that step on are replaced. A repeat within a generation is ignored. A sample of the
+ * generation before may be late, if its step is before the first of the newer one.
  *
  * Owned by the service; loop thread only.
  */

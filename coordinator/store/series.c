@@ -1,6 +1,7 @@
 #include "coordinator/store/series.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     CAPACITY_FIRST = 64,
@@ -57,17 +58,49 @@ static void keep_last(struct series *series)
         series->points[series->count++] = *last;
 }
 
+/* The rank that reports has left, and its node reports after that of the rank that follows it. */
+static bool add_late(struct series *series, const struct metric_sample *sample)
+{
+    if (sample->generation < series->late_generation || sample->step < series->late_from ||
+        sample->step >= series->late_end)
+        return false;
+    series->late_from = sample->step + 1;
+    if (series->dropped)
+        return true;
+    if (!has_room(series))
+        series_thin(series);
+    if (!has_room(series))
+        return true;
+    int at = series->count;
+    while (at > 0 && series->points[at - 1].step > sample->step)
+        at--;
+    if (at > 0 && sample->step - series->points[at - 1].step < series->stride)
+        return true;
+    memmove(&series->points[at + 1], &series->points[at],
+            sizeof(*series->points) * (size_t)(series->count++ - at));
+    series->points[at] = (struct metric_point){sample->step, sample->value, sample->wall_ms};
+    return true;
+}
+
+static void generation_begin(struct series *series, const struct metric_sample *sample)
+{
+    bool continues = series->has_last && series->last.step < sample->step;
+    series->late_generation = series->generation;
+    series->late_from = continues ? series->last.step + 1 : series->has_last ? sample->step : 0;
+    series->late_end = sample->step;
+    series->generation = sample->generation;
+    while (series->count > 0 && series->points[series->count - 1].step >= sample->step)
+        series->count--;
+}
+
 bool series_add(struct series *series, const struct metric_sample *sample)
 {
-    if (series->has_last && sample->step <= series->last.step) {
-        if (sample->generation <= series->generation)
-            return false;
-        while (series->count > 0 && series->points[series->count - 1].step >= sample->step)
-            series->count--;
-    }
     if (series->has_last && sample->generation < series->generation)
-        return false; /* a stale worker's */
-    series->generation = sample->generation;
+        return add_late(series, sample);
+    if (!series->has_last || sample->generation > series->generation)
+        generation_begin(series, sample);
+    else if (sample->step <= series->last.step)
+        return false;
     series->last = (struct metric_point){sample->step, sample->value, sample->wall_ms};
     series->has_last = true;
     if (!series->dropped)

@@ -14,6 +14,8 @@ struct series {
     int count, capacity;
     uint64_t stride; /* steps between points kept: doubles with each thinning */
     uint64_t generation;
+    /* Samples of the generation before, of steps late_from to late_end - 1, may still come. */
+    uint64_t late_generation, late_from, late_end;
     struct metric_point last; /* the newest sample, kept or not */
     bool has_last;
     bool dropped; /* no points are kept */
@@ -23,7 +25,8 @@ struct series {
 struct series *series_new(void);
 void series_free(struct series *series); /* NULL is fine */
 
-/* False if the sample is a repeat, or of a generation that is over. */
+/* False if the sample is a repeat, or of a generation that is over. Samples of another node may be
+ * late: those of the generation before that fill the steps before the newer one are added. */
 bool series_add(struct series *series, const struct metric_sample *sample);
 
 /* Keep every second point: the series stays even, and the first point stays. */

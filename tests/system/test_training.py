@@ -12,6 +12,7 @@ import pytest
 from localcluster import HANG_SECONDS, ROOT, processes, wait_for
 
 GPT = ROOT / "build/examples/gpt"
+GATED = ROOT / "build/tests/gpt_gated"  # gate.c
 SMALL = ["--layers", "2", "--heads", "2", "--width", "32", "--context", "32", "--batch", "8"]
 # Slow enough not to be over while something is killed and comes back.
 SLOWER = ["--width", "64", "--context", "64", "--batch", "16"]
@@ -30,9 +31,10 @@ def gpt(text, steps, *more):
     return [str(GPT), "--data", str(text), *SMALL, "--steps", str(steps), *more]
 
 
-def curve_now(cluster, job):
-    series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
-    return {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
+def gated(text, gate, step, steps, starter=()):
+    """For submit: after that step the training waits for the file `gate`. `steps` are 100 more at least."""
+    assert steps >= step + 100
+    return ["--env", f"GATE_FILE={gate}", "--env", f"GATE_STEP={step}", "--", *starter, str(GATED), *gpt(text, steps)[1:]]
 
 
 def losses(cluster, job, every_step=False):
@@ -40,7 +42,8 @@ def losses(cluster, job, every_step=False):
     last = int(cluster.job(job)["step"])
 
     def whole():
-        curve = curve_now(cluster, job)
+        series = cluster.rest("GET", f"/v1/jobs/{job}/metrics?name=loss&max_points=10000")[1]["series"]
+        curve = {int(p["step"]): float(p["value"]) for p in series[0]["points"]} if series else {}
         return curve if curve and max(curve) >= last and (len(curve) >= last or not every_step) else None
     return wait_for(f"the loss of {'all steps' if every_step else 'step'} {last}", 5, whole)
 
@@ -71,43 +74,34 @@ def test_one_and_two_nodes_give_the_same_losses(make_cluster, text):
     assert curves[0][max(curves[0])] < curves[0][min(curves[0])]
 
 
-def curve_up_to(cluster, job, step):
-    """The losses of its first steps, while it trains."""
-    def there():
-        curve = curve_now(cluster, job)
-        return {s: loss for s, loss in curve.items() if s <= step} if curve and max(curve) >= step else None
-    return wait_for(f"the loss of step {step}", 40, there)
-
-
 def end(cluster, job):
     cluster.muster("cancel", job, check=True)
     cluster.wait_state(job, "cancelled", seconds=30)
 
 
 def test_a_lost_node_costs_no_step_and_comes_back(make_cluster, text, tmp_path):
-    """Neither job is ever at its end, however late a look at it is."""
     cluster = make_cluster(nodes=2, slots=1)
-    steps, endless = 800, gpt(text, 1000000, *SLOWER)
-    reference = cluster.submit("-N", "2", "--", *endless)
-    expected = curve_up_to(cluster, reference, steps)
-    end(cluster, reference)
-    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *endless)
-    reach(cluster, job, 150)
-    now = cluster.job(job)
+    steps, gate = 300, tmp_path / "gate"
+    reference = cluster.submit("-N", "2", "--", *gpt(text, steps))
+    cluster.wait_state(reference, "succeeded", seconds=HANG_SECONDS)
+    expected = losses(cluster, reference)
+    job = cluster.submit("-N", "1-2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", *gated(text, gate, 150, steps))
+    now = reach(cluster, job, 150)
     assert int(now["world"]) == 2
     victim = next(w["node"] for w in now["workers"] if int(w.get("rank") or 0) == 1)
     survivor_pid = next(int(w["pid"]) for w in now["workers"] if int(w.get("rank") or 0) == 0)
     cluster.kill_node(victim)
     alone = wait_for("the survivor to go on", 15, lambda: (lambda j: j if int(j["world"]) == 1 and j["state"] == "running" and int(j["recoveries"]) == 1 else None)(cluster.job(job)))
     assert int(alone["workers"][0]["pid"]) == survivor_pid
-    reach(cluster, job, int(alone["step"]) + 100)
+    reach(cluster, job, int(alone["step"]) + 2)
     cluster.start_agent(victim)
     grown = wait_for("two nodes again", 20, lambda: (lambda j: j if int(j["world"]) == 2 and j["state"] == "running" else None)(cluster.job(job)))
     assert survivor_pid in [int(w["pid"]) for w in grown["workers"]]
-    reach(cluster, job, int(grown["step"]) + 20)
-    curve = curve_up_to(cluster, job, steps)
-    assert int(cluster.job(job)["restarts"]) == 0
-    end(cluster, job)
+    reach(cluster, job, int(grown["step"]) + 1)
+    gate.touch()
+    ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
+    assert int(ended["step"]) == steps and int(ended["restarts"]) == 0
+    curve = losses(cluster, job)
     common = sorted(set(curve) & set(expected))
     assert len(common) > steps * 0.9
     worst = max(abs(curve[s] - expected[s]) for s in common)
@@ -161,14 +155,16 @@ def test_the_coordinator_can_be_killed_during_training(make_cluster, text):
 
 def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(make_cluster, text, tmp_path):
     cluster = make_cluster(nodes=1, slots=2)
-    arguments = gpt(text, 6000)
-    whole = cluster.submit("--", *arguments)
+    steps, gate = 400, tmp_path / "gate"
+    whole = cluster.submit("--", *gpt(text, steps))
     cluster.wait_state(whole, "succeeded", seconds=HANG_SECONDS)
     expected = losses(cluster, whole)
-    job = cluster.submit("--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", "--", *arguments)
+    job = cluster.submit("--checkpoint", tmp_path / "k", "--checkpoint-every", "100 steps", *gated(text, gate, 250, steps))
     reach(cluster, job, 250)
     pid = int(cluster.job(job)["workers"][0]["pid"])
     os.kill(pid, signal.SIGKILL)
+    wait_for("a restart", 20, lambda: int(cluster.job(job)["restarts"]) == 1)
+    gate.touch()
     ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 1
     curve = losses(cluster, job)
@@ -179,17 +175,18 @@ def test_a_killed_gang_resumes_from_its_checkpoint_as_if_nothing_had_happened(ma
 
 
 def test_an_end_that_could_not_be_committed_is_not_called_success(make_cluster, text, tmp_path):
-    cluster = make_cluster(nodes=2, slots=1)
+    cluster, gate = make_cluster(nodes=2, slots=1), tmp_path / "gate"
     job = cluster.submit("-N", "2", "--checkpoint", tmp_path / "k", "--checkpoint-every", "1000000 steps", "--env", "MUSTER_CHECKPOINT_PATIENCE=1s",
-                         "--", *gpt(text, 4000))
+                         *gated(text, gate, 20, 120))
     before = reach(cluster, job, 20)
     pid = next(int(w["pid"]) for w in before["workers"] if int(w.get("rank") or 0) == 0)
     cluster.kill_coordinator()
+    gate.touch()
     wait_for("rank 0 to end without a coordinator", 60, lambda: pid not in processes())
     cluster.start_coordinator()
     ended = cluster.wait_state(job, "succeeded", seconds=HANG_SECONDS)
     assert int(ended["restarts"]) == 1
-    assert int(ended["last_checkpoint"]["step"]) == 4000
+    assert int(ended["last_checkpoint"]["step"]) == 120
     assert "the last state is not saved" in cluster.output(job)
 
 

@@ -96,6 +96,58 @@ Test(metrics, going_on_from_a_checkpoint_replaces_what_was_lost)
     }
 }
 
+/* The first rank leaves, and its node's last report comes after the first of another node. */
+Test(metrics, late_samples_of_the_generation_before_fill_the_steps_up_to_the_newer_one)
+{
+    int count;
+    add("loss", 2, 1, 1);
+    add("loss", 2, 2, 2);
+    add("loss", 3, 6, 6);
+    add("loss", 3, 7, 7);
+    add("loss", 1, 3, -1); /* of a stale worker */
+    add("loss", 2, 2, -1); /* a repeat */
+    for (uint64_t step = 3; step <= 8; step++)
+        add("loss", 2, step, step < 6 ? (double)step : -1);
+    add("loss", 2, 4, -1); /* a repeat */
+    add("loss", 3, 8, 8);
+    for (int round = 0; round < 2; round++) {
+        struct metric_series *series = read_all((struct metrics_query){0}, &count);
+        cr_assert_eq(series[0].count, 8);
+        for (int i = 0; i < 8; i++)
+            cr_expect(series[0].points[i].step == (uint64_t)i + 1 &&
+                          series[0].points[i].value == i + 1,
+                      "step %d: %f", i + 1, series[0].points[i].value);
+        reopen();
+    }
+}
+
+Test(metrics, a_whole_generation_before_the_first_sample_may_be_late)
+{
+    int count;
+    add("loss", 2, 3, 3);
+    add("loss", 1, 1, 1);
+    add("loss", 1, 2, 2);
+    add("loss", 1, 3, -1);
+    struct metric_series *series = read_all((struct metrics_query){0}, &count);
+    cr_assert_eq(series[0].count, 3);
+    cr_expect(series[0].points[0].value == 1 && series[0].points[2].value == 3);
+}
+
+Test(metrics, late_samples_of_a_thinned_series_keep_it_even)
+{
+    int count;
+    for (uint64_t step = 1; step <= METRICS_POINTS_MAX + 1; step++)
+        add("loss", 1, step, (double)step);
+    add("loss", 2, METRICS_POINTS_MAX + 7, 0);
+    for (uint64_t step = METRICS_POINTS_MAX + 2; step <= METRICS_POINTS_MAX + 6; step++)
+        add("loss", 1, step, (double)step);
+    struct metric_series *series =
+        read_all((struct metrics_query){.max_points = METRICS_POINTS_MAX}, &count);
+    cr_assert_geq(series[0].count, METRICS_POINTS_MAX / 2);
+    for (int i = 1; i < series[0].count; i++)
+        cr_expect_eq(series[0].points[i].step - series[0].points[i - 1].step, 2u, "point %d", i);
+}
+
 Test(metrics, long_series_are_thinned_evenly_and_keep_their_ends)
 {
     enum { STEPS = 50000 };
