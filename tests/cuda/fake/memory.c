@@ -9,7 +9,7 @@
 #include "tests/cuda/fake/inside.h"
 
 #define RANGE_BYTES ((size_t)64 << 30)
-enum { ALIGN = 256, GAP = 256, PAGE = 4096 };
+enum { ALIGN = 256, GAP = 256, PAGE = 2 << 20 }; /* a huge page: one entry to open and close */
 
 struct piece {
     char *at;
@@ -34,9 +34,11 @@ static void range_begin(struct range *range)
 {
     if (range->begin)
         return;
-    range->begin =
-        mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    insist(range->begin != MAP_FAILED);
+    char *at = mmap(NULL, RANGE_BYTES + PAGE, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    insist(at != MAP_FAILED);
+    range->begin = at + (PAGE - (uintptr_t)at % PAGE) % PAGE;
+    (void)madvise(range->begin, RANGE_BYTES, MADV_HUGEPAGE);
 }
 
 static size_t rounded(size_t bytes, size_t to)
@@ -97,21 +99,36 @@ static struct piece *piece_at(struct range *range, const void *at, size_t bytes)
     return NULL;
 }
 
+/* Give the whole pages around a freed piece back, in which there is no other piece. */
+static void pages_return(const struct range *range, int freed)
+{
+    int before = freed - 1, after = freed + 1;
+    while (before >= 0 && !range->pieces[before].at)
+        before--;
+    while (after < range->n && !range->pieces[after].at)
+        after++;
+    const struct piece *low = before >= 0 ? &range->pieces[before] : NULL;
+    size_t begin = low ? rounded((size_t)(low->at - range->begin) + low->bytes, PAGE) : 0;
+    size_t end = after < range->n ? (size_t)(range->pieces[after].at - range->begin) : range->used;
+    if (end / PAGE * PAGE > begin)
+        (void)madvise(range->begin + begin, end / PAGE * PAGE - begin, MADV_DONTNEED);
+}
+
 bool fake_memory_free(bool is_pinned, void *memory)
 {
     struct range *range = is_pinned ? &pinned : &device;
     struct piece *piece = piece_at(range, memory, 0);
     if (!piece || piece->at != memory)
         return false;
-    char *begin = range->begin + rounded((size_t)(piece->at - range->begin), PAGE);
-    char *end = piece->at + piece->bytes;
-    if (end > begin)
-        (void)madvise(begin, (size_t)(end - begin) / PAGE * PAGE, MADV_DONTNEED);
-    FAKE_POISON(piece->at, piece->bytes);
-    if (!is_pinned)
+    if (!is_pinned) {
+        fake_memory_open();
         in_use[piece->device] -= piece->bytes;
+    }
+    memset(piece->at, 0xff, piece->bytes); /* for work that touches it all the same */
+    FAKE_POISON(piece->at, piece->bytes);
     piece->at = NULL;
     range->live--;
+    pages_return(range, (int)(piece - range->pieces));
     return true;
 }
 
