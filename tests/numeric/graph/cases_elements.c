@@ -132,17 +132,22 @@ static void softmax_reference(const struct reference *r)
  * element, of which a key holds 2048. */
 static void dropout_reference(const struct reference *r)
 {
+    enum { BLOCK = 2048 };
     int64_t each = r->call->out[0].count / r->samples;
-    float ones[2048];
+    double share = r->c->number < 0 ? 0.25 : r->c->number;
+    float ones[BLOCK];
     for (int64_t i = 0; i < r->call->out[0].count; i++) {
-        uint64_t key = random_bits(7, (uint64_t)(i / each));
-        key = random_bits(random_bits(key, 0), 0);
-        key = random_bits(key, (uint64_t)(i % each / 2048 * 2048));
-        for (int k = 0; k < 2048; k++)
-            ones[k] = 1;
-        double share = r->c->number < 0 ? 0.25 : r->c->number;
-        kernel_reference()->dropout(ones, (size_t)(i % each % 2048) + 1, key, (float)(1 - share));
-        r->out[i] = ones[i % each % 2048] > 0 ? r->in[0][i] / (1 - share) : 0;
+        int64_t place = i % each % BLOCK, left = each - i % each;
+        if (place == 0) { /* all that a key holds, at once: this is called for every slope */
+            uint64_t key = random_bits(7, (uint64_t)(i / each));
+            key = random_bits(random_bits(key, 0), 0);
+            key = random_bits(key, (uint64_t)(i % each));
+            for (int k = 0; k < BLOCK; k++)
+                ones[k] = 1;
+            kernel_reference()->dropout(ones, (size_t)(left < BLOCK ? left : BLOCK), key,
+                                        (float)(1 - share));
+        }
+        r->out[i] = ones[place] > 0 ? r->in[0][i] / (1 - share) : 0;
     }
 }
 
