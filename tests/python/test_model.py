@@ -31,11 +31,6 @@ def by_hand(steps):
 
 
 class Training(Case):
-    def setUp(self):
-        super().setUp()
-        if "MUSTER_TEST_NO_LIBRARY" in os.environ:
-            self.skipTest(os.environ["MUSTER_TEST_NO_LIBRARY"])
-
     def train(self, world, *settings):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "PMI", "MV2"))}
         at = {**kept, "PYTHONPATH": str(PYTHON)}

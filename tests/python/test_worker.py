@@ -30,11 +30,6 @@ def free_port():
 
 
 class Ranks(Case):
-    def setUp(self):
-        super().setUp()
-        if "MUSTER_TEST_NO_LIBRARY" in os.environ:
-            self.skipTest(os.environ["MUSTER_TEST_NO_LIBRARY"])
-
     def ranks(self, world, *arguments):
         """(exit code, output) of each."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "OMPI", "PMI", "MV2"))}
@@ -70,11 +65,6 @@ class Ranks(Case):
 
 
 class Alone(Case):
-    def setUp(self):
-        super().setUp()
-        if "MUSTER_TEST_NO_LIBRARY" in os.environ:
-            self.skipTest(os.environ["MUSTER_TEST_NO_LIBRARY"])
-
     def test_a_process_alone_is_rank_0_of_1(self):
         with muster.Worker() as worker:
             self.assertEqual((worker.rank, worker.world, worker.local_rank, worker.steps), (0, 1, 0, 0))
