@@ -61,7 +61,7 @@ static struct agent_driver *driver_of(void *arg)
 
 /* Events of the launcher */
 
-/* Of a worker that an earlier agent started, where its programs were told. */
+/* Of a worker that an earlier agent started, at the path that its programs have. */
 static void open_reports(struct agent *agent, const struct worker_key *key)
 {
     struct error err = {0};
@@ -300,7 +300,7 @@ static void on_spied(void *arg, const struct worker_key *key, const char *text, 
     on_stacks(agent, worker, text, size);
 }
 
-/* Their memory says which slots may be used again. */
+/* Their memory decides which slots may be used again. */
 static void on_gpus_read(void *arg, const struct gpu_watch_read *read)
 {
     struct agent *agent = arg;

@@ -1,5 +1,5 @@
-/* The agent of one node. It keeps the running workers equal to what the coordinator wants, gives
- * workers a socket, and reports. agent.c connects link and launcher to the driver. The same object
+/* The agent of one node. It keeps the running workers equal to the desired state, serves them at a
+ * socket, and reports. agent.c connects link and launcher to the driver. The same object
  * runs in production and under tests/sim; only env and launcher differ. Loop thread only. */
 #ifndef AGENT_AGENT_H
 #define AGENT_AGENT_H

@@ -344,8 +344,7 @@ static enum log_format log_format(const struct program *p)
     return strcmp(name, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_AUTO;
 }
 
-/* The file of this program, which gives shims a name in the process list; itself if it was deleted.
- */
+/* The file of this program, the name of shims in the process list; itself if it was deleted. */
 static void find_exe(struct program *p)
 {
     ssize_t size = readlink("/proc/self/exe", p->exe, sizeof(p->exe) - 1);

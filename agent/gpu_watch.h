@@ -2,8 +2,8 @@
  * while a GPU hangs. Reports carry the readings. Loop thread, owned by the agent.
  *
  * How they are connected is read once a minute: for 8 GPUs with 18 NVLinks each NVML is called 300
- * to 450 times, and 60 times for all else. The driver tells of a link that fails by an Xid, so
- * links are also read at once when a GPU has another Xid, is lost, or comes back.
+ * to 450 times, and 60 times for all else. The driver reports a link that fails by an Xid, so
+ * links are also read at once when a GPU has another Xid, is lost, or is found again.
  */
 #ifndef AGENT_GPU_WATCH_H
 #define AGENT_GPU_WATCH_H

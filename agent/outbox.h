@@ -18,7 +18,7 @@ enum {
     OUTBOX_LOG_BYTES = 256 << 10,     /* of text in one report */
     OUTBOX_METRICS_MAX = 16384,       /* kept; the oldest are dropped first */
     OUTBOX_METRICS_PER_REPORT = 8192, /* about 600 KB */
-    OUTBOX_CHUNKS_MAX = 64,           /* workers whose output is in one report */
+    OUTBOX_CHUNKS_MAX = 64,           /* workers with output in one report */
 };
 
 struct outbox_place {    /* of a worker in its gang */
@@ -72,7 +72,7 @@ void outbox_fill(struct outbox *outbox, struct arena *arena, Muster__NodeReport 
  * outbox_done must be called. */
 bool outbox_packed(struct outbox *outbox, bool sent);
 
-/* `shipped` is called for each ended worker whose output is now fully acknowledged. */
+/* `shipped` is called for each ended worker once its output is fully acknowledged. */
 void outbox_done(struct outbox *outbox, bool acknowledged,
                  void (*shipped)(void *arg, const struct worker_key *key), void *arg);
 

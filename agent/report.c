@@ -32,7 +32,7 @@ static void on_reported(void *arg, uint64_t sequence, int code)
     report->on_answer(report->arg, sequence == coordinator_link_sequence(report->link), code);
 }
 
-/* Without room they are told of a beat later. */
+/* Without room they are reported a beat later. */
 static void fill_held(const struct agent_core *core, struct arena *arena,
                       Muster__NodeReport *message)
 {
@@ -62,7 +62,7 @@ static void send_report(struct report *report)
                   log_str("node", report->node));
         return;
     }
-    (void)gpu_watch_fill(report->gpus, arena, &message); /* the next reading comes soon */
+    (void)gpu_watch_fill(report->gpus, arena, &message); /* the next reading is soon */
     fill_held(report->core, arena, &message);
     figures_fill(report->figures, report->core, loop_now_ms(report->loop), arena, &message);
     outbox_fill(report->outbox, arena, &message);

@@ -1,6 +1,6 @@
-/* The Unix users of workers. An agent that runs as root gives every tenant its own user, so that
- * two tenants on one node cannot read, signal or trace each other. It never gives a tenant its own
- * user. docs/adr/0012 has the reasons. Reads the system's users and one file of its own; loop
+/* The Unix users of workers. Under an agent that runs as root every tenant has a user of its own:
+ * two tenants on one node cannot read, signal or trace each other. The agent's own user is never a
+ * tenant's. docs/adr/0012 has the reasons. Reads the system's users and one file of its own; loop
  * thread.
  *
  *   --worker-users FILE   a line per tenant: TENANT USER. "*" as tenant: any other. "*" as user:

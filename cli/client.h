@@ -1,7 +1,7 @@
 /* The CLI's client of the Coordinator service: finds address and token, makes one call at a time,
  * shows failures to people, prints answers in the requested form. One thread.
  *
- * Address and token each come from the first of these that has it:
+ * Address and token are each read from the first of these that has it:
  *
  *   --addr, --token
  *   MUSTER_ADDR, MUSTER_TOKEN

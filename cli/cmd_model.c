@@ -1,4 +1,4 @@
-/* muster model: what a model is made of, and what training it takes, before anything runs */
+/* muster model: what a model is made of, and what its training needs, before anything runs */
 #include <stdio.h>
 #include <string.h>
 

@@ -157,7 +157,7 @@ static bool is_named(const struct args *args, const char *node)
     return named;
 }
 
-/* Those that the words name, or all without words, come first; returns their number. */
+/* Those that the words name, or all without words, are first; returns their number. */
 static size_t named_first(const struct args *args, Muster__ListNodesAnswer *answer)
 {
     size_t count = 0;

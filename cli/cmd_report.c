@@ -289,7 +289,7 @@ static bool asks(const char *action)
            strcmp(action, "get") == 0;
 }
 
-/* A script that trains goes on where nobody listens: a question's answer is then no. */
+/* A script that trains continues where no agent listens: a question's answer is then no. */
 static int without_agent(const struct args *args, const char *why)
 {
     const char *action = args_text(args, "action");

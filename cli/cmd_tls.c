@@ -202,7 +202,7 @@ static int check_oldest(const struct files *files, bool drop, struct error *err)
     return E_FAILED_PRECONDITION;
 }
 
-/* A rotation of the cluster key that was cut off has left a key that nobody was shown. */
+/* A rotation of the cluster key that was cut off has left a key that no client was shown. */
 static bool is_unshown(const struct files *files)
 {
     struct tls_facts server, cluster;

@@ -45,7 +45,7 @@ static struct tree *checkpoint_map(const struct job_flags *in)
     return map;
 }
 
-/* The map that holds the row's value: the spec or one of its sections. NULL with an error. */
+/* The map with the row's value: the spec or one of its sections. NULL with an error. */
 static struct tree *map_of(const struct job_flags *in, const struct job_field *row)
 {
     char section[SECTION_BYTES];

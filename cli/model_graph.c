@@ -174,7 +174,7 @@ static void dot_results(const struct wk_graph *graph)
                graph->losses[i].name, graph->losses[i].losses->node->id, i);
 }
 
-/* The graphs are of libworker's own models, whose names need no escapes. */
+/* The graphs are of libworker's own models: their names need no escapes. */
 void model_graph_dot(const struct model_view *view)
 {
     const struct wk_graph *graph = view->graph;

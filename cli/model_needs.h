@@ -1,4 +1,4 @@
-/* What training a model takes of each rank (libworker/estimate): by strategy, as a table
+/* What training a model needs on each rank (libworker/estimate): by strategy, as a table
  * and a tree. */
 #ifndef CLI_MODEL_NEEDS_H
 #define CLI_MODEL_NEEDS_H
@@ -14,7 +14,7 @@ struct tree;
 struct wk_model;
 struct wk_optimizer;
 
-/* The rows of `muster model estimate` that say how it is trained. */
+/* The rows of `muster model estimate` about how it is trained. */
 #define NEEDS_OPTIONS                                                                              \
     {.name = "world",                                                                              \
      .letter = 'n',                                                                                \

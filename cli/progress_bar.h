@@ -6,7 +6,7 @@
  * are left out first, then the bar. Nothing is drawn while a window changes its size: terminals
  * move what is there.
  *
- * One thread; owned by follow.c, which says when the line must make room (hide) and is back (draw).
+ * One thread; owned by follow.c, which hides the line before other output and draws it again.
  */
 #ifndef CLI_PROGRESS_BAR_H
 #define CLI_PROGRESS_BAR_H
@@ -24,7 +24,7 @@ enum {
     PROGRESS_SETTLE_MS = 300, /* a window has its size when it has kept it for this long */
 };
 
-struct progress {  /* of a job, as last heard */
+struct progress {  /* of a job, as last reported */
     char word[24]; /* its state */
     bool runs, step_known;
     uint64_t generation, step, total_steps;                     /* total 0 = not known */
@@ -58,7 +58,7 @@ void progress_bar_end(struct progress_bar *bar);
 void progress_bar_turn(struct progress_bar *bar, int64_t now_ms);
 
 /* Milliseconds until the last step, or -1: there is no total, or no rate yet. The rate is of the
- * newest PROGRESS_MARKS steps heard of; it ends where steps go back, with the generation, and after
+ * newest PROGRESS_MARKS reported steps; it ends where steps go back, with the generation, and after
  * four times the usual silence. */
 int64_t progress_bar_left_ms(const struct progress_bar *bar, int64_t now_ms);
 

@@ -29,7 +29,7 @@ bool raw_terminal_size(uint32_t *ret_rows, uint32_t *ret_columns);
 int raw_terminal_signals(int *ret, struct error *err);
 int raw_terminal_signal(int fd); /* the next one, 0 = none */
 
-/* What a person types: `~.` at the start of a line gives up, `~~` is one tilde. */
+/* What a person types: `~.` at the start of a line ends it, `~~` is one tilde. */
 struct escape_keys {
     bool within_line, tilde;
 };

@@ -35,7 +35,7 @@ struct remote { /* zeroed memory is a closed one */
     char id[64];
     char node[64];
     int in;                                                  /* -1 = no input */
-    bool (*filter)(void *arg, uint8_t *bytes, size_t *size); /* of input; false = give up */
+    bool (*filter)(void *arg, uint8_t *bytes, size_t *size); /* of input; false = end it */
     void *filter_arg;
     size_t size; /* of input, sent or not, not accepted yet */
     uint64_t offset;

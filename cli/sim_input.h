@@ -1,5 +1,5 @@
 /* What the readers of every format of `muster sim` share: a file's text, a new job, numbers within
- * what a rehearsal takes. Jobs and texts belong to the caller. One thread.
+ * what a rehearsal accepts. Jobs and texts belong to the caller. One thread.
  */
 #ifndef CLI_SIM_INPUT_H
 #define CLI_SIM_INPUT_H

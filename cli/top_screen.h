@@ -1,6 +1,6 @@
 /* A picture that is drawn again and again on standard output. On a terminal it has the alternate
  * screen: each picture is written over the one before, cut to the window, and what was there before
- * comes back at the end. Elsewhere pictures follow each other. One per process; one thread.
+ * is shown again at the end. Elsewhere pictures follow each other. One per process; one thread.
  *
  * Source: console_codes(4); xterm's control sequences. */
 #ifndef CLI_TOP_SCREEN_H

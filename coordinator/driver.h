@@ -34,7 +34,7 @@
 enum {
     DRIVER_RETRY_MS = 1000, /* between attempts to write to a store that failed */
     DRIVER_LOOK_MS = 1000,  /* between checks of the store's file while nothing is written */
-    DRIVER_MARK_MS = 10,    /* between marks of the store; the last one comes with the next check */
+    DRIVER_MARK_MS = 10,    /* between marks of the store; the last one waits for the next check */
 };
 
 struct driver {
@@ -85,7 +85,7 @@ struct service_host driver_host(struct driver *driver);
 /* At the end of each turn (loop_on_turn_end). */
 void driver_turn_end(void *arg); /* the driver */
 
-/* After a slow turn (loop_on_slow_turn): one line of the log says which stage took the time. */
+/* After a slow turn (loop_on_slow_turn): one line of the log has the time of each stage. */
 void driver_slow_turn(void *arg, const struct loop_turn *turn);
 
 #endif

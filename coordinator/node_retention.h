@@ -6,7 +6,7 @@
  *   drained them
  *
  * Sends EVENT_NODES_FORGET once in RETENTION_EVERY_MS; while there is more, in RETENTION_NODES_MS;
- * after a start as soon as nodes that do not come back are lost. A wall clock that jumps makes
+ * after a start as soon as nodes that do not return are lost. A wall clock that jumps makes
  * nothing old (retention.h); then only a nearly full cluster forgets.
  * Owned by the driver; loop thread only.
  */
@@ -28,7 +28,7 @@ enum {
     RETENTION_NODES_MS = 100,    /* while there is more */
     RETENTION_NODES_FIRST_MS = RESTORED_LEASE_MS + 2000,
     RETENTION_LOST_MS = 3600000,   /* nodes lost for less stay, however many */
-    RETENTION_SET_ASIDE_TIMES = 3, /* cordoned and drained nodes are kept so many times as long */
+    RETENTION_SET_ASIDE_TIMES = 3, /* cordoned and drained nodes are kept this many times as long */
     RETENTION_NODES_NEARLY_FULL = CLUSTER_NODES_MAX / 4 * 3,
 };
 

@@ -19,7 +19,7 @@ enum agent_action_kind {
     AGENT_ACTION_FORGET,    /* remove its run directory */
     AGENT_ACTION_ANSWER,    /* `answer` to `request` */
     AGENT_ACTION_REFUSE,    /* `error` to `request` */
-    AGENT_ACTION_READ_GPUS, /* soon, and EVENT_GPUS tells of it */
+    AGENT_ACTION_READ_GPUS, /* soon; EVENT_GPUS has the result */
     AGENT_ACTION_WAKE_AT,   /* deliver EVENT_TICK at `at_ms`; the earliest one counts */
     AGENT_ACTION_LEAVE,     /* end this agent without touching a worker */
 };

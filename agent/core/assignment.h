@@ -48,7 +48,7 @@ struct assignment {
     int secret_bytes; /* 0 if absent */
     const char *resume_from;
     uint64_t resume_step;    /* of resume_from */
-    const char *stop_reason; /* with stop: why; "" = the coordinator did not say */
+    const char *stop_reason; /* with stop: why; "" = the coordinator sent none */
     const char *job_name, *tenant;
     const char *workdir;
     const char *const *command; /* NULL-terminated */

@@ -8,7 +8,7 @@
 
 void agent_desired_apply(struct agent_core *core, const struct agent_event *event,
                          struct agent_actions *ret);
-/* Start workers whose slots have become free. */
+/* Start workers that wait for slots which have become free. */
 void agent_desired_start(struct agent_core *core, struct agent_actions *ret);
 
 #endif

@@ -168,7 +168,7 @@ static void set_interfaces(struct environment *env, const struct environment_fac
     set_variable(env, "GLOO_SOCKET_IFNAME", facts->interface);
     if (!facts->gpus)
         return;
-    /* With "=" no interface whose name only begins so is taken. */
+    /* With "=" the whole name must be equal, not only its begin. */
     const char *exactly = arena_printf(env->arena, "=%s", facts->interface);
     if (exactly)
         set_variable(env, "NCCL_SOCKET_IFNAME", exactly);
@@ -241,7 +241,7 @@ static int set_job(struct environment *env, const struct assignment *a, struct e
     return 0;
 }
 
-/* Activate the job's virtual environment: its programs come first. A missing one has no effect,
+/* Activate the job's virtual environment: its programs have priority. A missing one has no effect,
  * because its folder in PATH is skipped. */
 static void set_python(struct environment *env, const struct assignment *a)
 {

@@ -1,5 +1,5 @@
 /* All events of an agent. agent/link and agent/supervisor make them, agent_step consumes them.
- * Pointers in an event are borrowed for that step only; core takes its own references to
+ * Pointers in an event are borrowed for that step only; core has its own references to
  * assignments. Calls of workers arrive only with a token that agent_core_authorize accepted. */
 #ifndef AGENT_EVENT_H
 #define AGENT_EVENT_H
@@ -9,11 +9,11 @@
 #include "agent/core/wait.h"
 
 enum agent_event_kind {
-    AGENT_EVENT_TICK,         /* the requested time has come */
+    AGENT_EVENT_TICK,         /* the requested time is over */
     AGENT_EVENT_FOUND,        /* at start: a run directory of an earlier agent */
     AGENT_EVENT_REGISTERED,   /* the coordinator accepted this incarnation */
     AGENT_EVENT_UNREGISTERED, /* the coordinator does not know us (any more) */
-    AGENT_EVENT_FENCED,       /* a newer agent of this name has taken over */
+    AGENT_EVENT_FENCED,       /* a newer agent of this name has replaced this one */
     AGENT_EVENT_DESIRED,      /* all assignments of this node */
     AGENT_EVENT_STARTED,
     AGENT_EVENT_START_FAILED,
@@ -68,7 +68,7 @@ struct agent_event {
             const struct worker_wait *wait; /* NULL = not waiting */
             uint64_t dropped;               /* reports over a limit, in all; 0 = as before */
             bool reports;                   /* the program reports without libworker */
-            bool busy;                      /* it will complete no step for a while, as it said */
+            bool busy;                      /* by its report it will complete no step for a while */
         } progress;
         struct {
             uint64_t generation;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum { PACE_DURATIONS_MAX = 32 };
-#define PACE_LEAST_S 0.05 /* marks closer to each other than this count as one */
+#define PACE_LEAST_S 0.05 /* marks that are closer than this count as one */
 
 struct pace_mark {
     uint64_t step;         /* last completed */

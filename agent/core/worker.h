@@ -63,9 +63,9 @@ struct agent_worker { /* read-only outside the core */
     uint32_t lost_ranks[AGENT_LOST_RANKS_MAX]; /* ascending, in generation `broken` */
     int lost_ranks_count;
     struct worker_wait wait;  /* in its generation, as last reported */
-    bool reports;             /* its program reports to this agent, as docs/report.md says */
+    bool reports;             /* its program reports to this agent (docs/report.md) */
     int64_t stacks_wall_ms;   /* of the request for its stacks that was met last */
-    bool busy;                /* it said that it completes no step for a while */
+    bool busy;                /* by its report it completes no step for a while */
     uint64_t reports_dropped; /* and so much of it was over the limits */
     struct worker_exit exit;
     struct worker_stuck stuck; /* count 0 = not stuck */

@@ -1,4 +1,4 @@
-/* A Unix stream socket that takes lines: what one worker's programs write to their agent. Each
+/* A Unix stream socket for lines: what one worker's programs write to their agent. Each
  * connection is always read, so a writer never waits for long; answers that a client does not read
  * are dropped. Owned by the reporting socket; loop thread of a real loop only.
  *

@@ -17,7 +17,7 @@ struct field {
     const char *name;
     enum field_kind kind;
     size_t offset;
-    size_t present; /* offset of the flag that says it was given; 0 = none */
+    size_t present; /* offset of the flag that it was given; 0 = none */
     size_t max;     /* bytes of a text */
 };
 

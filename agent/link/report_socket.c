@@ -210,7 +210,7 @@ int report_socket_path(const struct report_socket *all, const struct worker_key 
     uint64_t digest[2];
     if (!all || !all->prefix[0])
         return E_NOT_FOUND;
-    /* By the key, so that a later agent listens where the worker's programs were told. */
+    /* By the key, so that a later agent listens at the path that the worker's programs have. */
     (void)str_printf(name, sizeof(name), "%s.%llu", key->job, (unsigned long long)key->uid);
     murmur3(name, strlen(name), digest);
     return str_printf(ret, REPORT_SOCKET_MAX_BYTES, "%s%012llx", all->prefix,

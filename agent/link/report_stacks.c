@@ -37,7 +37,7 @@ static void on_pipe(void *arg, int fd, uint32_t events)
         close_pipe(pipe);
 }
 
-/* Without descriptors the text comes by the connection. */
+/* Without descriptors the text arrives by the connection. */
 static void give_pipe(struct reporter *r, struct lines_peer *peer, struct report_pipe *pipe)
 {
     static const char line[] = "{\"event\":\"pipe\"}";

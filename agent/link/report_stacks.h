@@ -9,7 +9,7 @@
  * connection, or to a pipe that it is given here. */
 void report_stacks_offer(struct reporter *r, struct lines_peer *peer,
                          const struct report_line *line);
-/* Before the peer's data are freed: what its pipe still has is taken. */
+/* Before the peer's data are freed: what its pipe still has is read. */
 void report_stacks_end(struct lines_peer *peer);
 /* Signal all of them. False if there is none. Their text is passed on when they are silent, or
  * after REPORT_STACKS_MS. */

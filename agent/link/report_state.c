@@ -49,7 +49,7 @@ void reporter_committed(struct reporter *r, const char *path, uint64_t step)
     r->latest_step = step;
 }
 
-/* The newest checkpoint of the job is in the assignment, which says so a little later than the
+/* The newest checkpoint of the job is in the assignment, which arrives a little later than the
  * answer to a commit of this worker. */
 static bool has_newest(const struct reporter *r, const struct assignment *assignment)
 {

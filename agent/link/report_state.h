@@ -48,7 +48,7 @@ struct reporter { /* one worker */
     char before_latest[REPORT_PATH_MAX + 1]; /* resume_from of the assignment at that time */
     int64_t stepped_ms, typical_ms;          /* the last step; mean time of one, 0 = unknown */
     int64_t timed_ms;                        /* of all steps together, without pauses */
-    double waited_s;                         /* of them: for other ranks, as its lines say */
+    double waited_s;                         /* of them: for other ranks, by its lines */
     int64_t busy_until_ms;                   /* no step is expected before */
     bool quiet;                              /* no step for too long: reported each second */
     struct loop_timer watch;                 /* for that */

@@ -22,7 +22,7 @@ enum { ARENA_DEFAULT_MAX_BYTES = 64 << 20, ARENA_CHUNK_BYTES = 4096 };
 void arena_init(struct arena *arena, size_t max_bytes);
 void arena_fini(struct arena *arena); /* frees everything; the arena may be used again */
 
-/* Aligned for any type. size 0 gives a unique pointer. */
+/* Aligned for any type. size 0 returns a unique pointer. */
 void *arena_alloc(struct arena *arena, size_t size);
 void *arena_zalloc(struct arena *arena, size_t size);
 void *arena_array(struct arena *arena, size_t count, size_t size); /* zeroed; checks overflow */

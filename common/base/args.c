@@ -142,7 +142,7 @@ static int add_value(const struct parser *parser, const struct args_option *row,
     return 0;
 }
 
-/* The value of an option whose own word has none. */
+/* The value of an option that has none in its own word. */
 static int next_word(struct parser *parser, const struct args_option *row, const char **ret)
 {
     if (parser->at == parser->count)

@@ -1,5 +1,5 @@
 /* Numbers, durations and sizes as people write them, and back. The whole text must match; spaces
- * around it are refused. On failure `*ret` is untouched and the error says what was expected.
+ * around it are refused. On failure `*ret` is untouched and the error has what was expected.
  */
 #ifndef BASE_PARSE_H
 #define BASE_PARSE_H

@@ -1,6 +1,6 @@
 /* Seeded random numbers: xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number
  * generators", 2021), its state filled by splitmix64. Same seed, same numbers on every machine. Not
- * for secrets: those come from env's rng_source. Plain data; one thread at a time.
+ * for secrets: env's rng_source is for those. Plain data; one thread at a time.
  */
 #ifndef BASE_RNG_H
 #define BASE_RNG_H

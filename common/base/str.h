@@ -13,12 +13,12 @@ struct str { /* a view: borrowed, not NUL-terminated */
     size_t size;
 };
 
-struct str str_of(const char *text); /* NULL gives an empty view */
+struct str str_of(const char *text); /* an empty view of NULL */
 bool str_equal(struct str a, struct str b);
 struct str str_trim(struct str s); /* without spaces, tabs and line ends at both ends */
 
-/* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b," gives
- * "a", "", "b"; an empty view gives nothing. */
+/* Cut the part before the first `separator` off `*rest`; false when nothing is left. "a,,b," has
+ * the parts "a", "", "b"; an empty view has none. */
 bool str_next(struct str *rest, char separator, struct str *ret_part);
 
 /* The end of a noun of which there are `count`: "" of one, else "s". */
@@ -27,7 +27,7 @@ const char *str_plural(int64_t count);
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
 
-/* Copy with its NUL. E_OUT_OF_RANGE if it does not fit: then `ret` holds as much as fits, cut at a
+/* Copy with its NUL. E_OUT_OF_RANGE if it does not fit: then `ret` has as much as fits, cut at a
  * UTF-8 boundary. `size` > 0. */
 int str_copy(char *ret, size_t size, const char *text);
 

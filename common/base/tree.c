@@ -62,7 +62,7 @@ static struct tree *get_view(const struct tree *map, struct str key)
     return NULL;
 }
 
-/* "[12]" at `*path`, which is moved behind it. */
+/* "[12]" at `*path`, which is moved past it. */
 static struct tree *step_index(const struct tree *list, const char **path)
 {
     char digits[20];

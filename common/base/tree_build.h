@@ -12,7 +12,7 @@ struct tree *tree_null(struct arena *arena);
 struct tree *tree_bool(struct arena *arena, bool value);
 struct tree *tree_integer(struct arena *arena, int64_t value);
 struct tree *tree_number(struct arena *arena, double value);
-struct tree *tree_string(struct arena *arena, const char *value); /* NULL gives a null node */
+struct tree *tree_string(struct arena *arena, const char *value); /* a null node of NULL */
 struct tree *tree_list(struct arena *arena);
 struct tree *tree_map(struct arena *arena);
 

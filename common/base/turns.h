@@ -1,6 +1,6 @@
 /* Schedules work of many owners when there is more than time allows: deficit round robin with new
  * flows first, as fq_codel does for packets (RFC 8290). Each owner has TURNS_QUANTUM_MS per round.
- * Time used beyond that is subtracted from its next rounds. An owner without waiting work comes
+ * Time used beyond that is subtracted from its next rounds. An owner without waiting work is served
  * before owners that always have some. A rare request therefore waits only for the work in progress
  * and for other new owners.
  *

@@ -19,7 +19,7 @@ struct rng_source {
 };
 
 /* Files of the control plane, relative paths refused. Real: disk_os. Every slot may block and is
- * called on the loop thread only for small files; large work goes through loop_offload.
+ * called on the loop thread only for small files; large work uses loop_offload.
  */
 struct disk {
     void *self;

@@ -39,7 +39,7 @@ static int fail_to_listen(const char *url, struct error *err)
 }
 
 /* True for a socket without a listener: its program died without removing it. A file that is not a
- * socket gives the same error, and a busy program would keep us waiting. */
+ * socket has the same error, and a busy program would keep us waiting. */
 static bool is_left_over(const struct sockaddr_un *address)
 {
     if (!is_socket(address->sun_path))

@@ -65,7 +65,7 @@ void net_calls_fini(struct net_calls *calls); /* after net_calls_close */
 int net_calls_check(const struct net_calls *calls, size_t size, struct error *err);
 /* A number that no open call has. */
 uint32_t net_calls_number(struct net_calls *calls);
-/* Start the time of a call whose `id` is set. E_RESOURCE_EXHAUSTED: it was not added. */
+/* Start the time of a call; its `id` is set. E_RESOURCE_EXHAUSTED: it was not added. */
 int net_calls_add(struct net_calls *calls, struct net_call *call, const struct net_call_how *how);
 
 struct net_call *net_calls_find(const struct net_calls *calls, uint32_t id); /* or NULL */

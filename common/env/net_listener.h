@@ -1,6 +1,6 @@
 /* Listens at tcp://, tls+tcp:// and ipc:// urls on the loop's own thread. NNG's REQ sockets can
- * connect, but NNG is not used: its REP needs four thread wake-ups for a request and its answer,
- * which cost the coordinator three quarters of a heartbeat (docs/adr/0007-our-own-listener.md).
+ * connect, but NNG is not used. Its REP needs four thread wake-ups for a request and its answer.
+ * That cost the coordinator three quarters of a heartbeat (docs/adr/0007-our-own-listener.md).
  * With TLS other threads run the handshake first (net_handshake.h).
  *
  *     accepted ──(greeting)──► greeted ──(message)──► on_request ──(answer)──► written

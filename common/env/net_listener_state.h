@@ -38,7 +38,7 @@ struct sp_listener {
     size_t half[NET_STANDINGS];       /* bytes in all peers' `received` */
     size_t unsent_bytes;              /* of all peers except agents */
     struct strmap origins;            /* address -> struct origin */
-    struct peer *serving;             /* the peer whose request is being handled, or NULL */
+    struct peer *serving;             /* the peer of the request that is being handled, or NULL */
     struct list peers;                /* all */
     struct list resting;              /* those that cannot continue now, longest first */
     struct fair fairs[NET_STANDINGS]; /* those that may have sent unread data */

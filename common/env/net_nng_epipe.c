@@ -1,6 +1,6 @@
-/* NNG 1.5.2 reads EPIPE of a connection as "the socket was closed by its owner". A peer that leaves
- * during the greeting therefore ends a listener's accepting, or a dialer's reconnecting, for ever
- * and silently (nanomsg/nng issue 1518, fixed after 1.5.2; a port scanner is enough). These three
+/* NNG 1.5.2 reads EPIPE of a connection as "the socket was closed by its owner". After a peer that
+ * leaves during the greeting, a listener accepts nothing more, and a dialer does not reconnect
+ * (nanomsg/nng issue 1518, fixed after 1.5.2; a port scanner is enough). These three
  * functions replace libc's for the whole program and return ECONNRESET instead. NNG treats that
  * correctly, as one lost connection. */
 #include <errno.h>

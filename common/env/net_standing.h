@@ -1,8 +1,7 @@
 /* Limits for peers of a listener by their standing: incomplete messages, unread answers, places.
  * When the sum of one standing is used up, the address that uses most of it loses its largest
- * connection, so that a new peer does not pay for a greedy one. Strangers take nothing from
- * callers, and callers nothing from agents. Included by the files of the listener only; loop
- * thread. */
+ * connection, so that a new peer does not pay for a greedy one. Callers lose nothing to strangers,
+ * and agents nothing to callers. Included by the files of the listener only; loop thread. */
 #ifndef ENV_NET_STANDING_H
 #define ENV_NET_STANDING_H
 

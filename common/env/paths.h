@@ -15,9 +15,8 @@ int paths_config_dir(char *ret, size_t size, struct error *err);
 int paths_data_dir(char *ret, size_t size, struct error *err);
 int paths_runtime_dir(char *ret, size_t size, struct error *err);
 
-/* E_FAILED_PRECONDITION if another user may control the folder's content. That is so if the folder,
- * or a link on the way to it, is owned by a user other than this one and root, or if all users may
- * write in it. */
+/* E_FAILED_PRECONDITION if another user may control the folder's content: the folder, or a link on
+ * the way to it, is owned by another user that is not root, or all users may write in it. */
 int paths_check_folder(const char *path, struct error *err);
 
 /* `dir`/`name`; E_OUT_OF_RANGE if it does not fit. */

@@ -42,7 +42,7 @@ void seal_keys_fini(struct seal_keys *keys);
  * E_INVALID_ARGUMENT, also without any key. */
 int seal_keys_parse(const char *text, struct seal_keys *ret, struct error *err);
 
-/* E_NOT_FOUND; E_PERMISSION_DENIED if users other than its owner may read the file. */
+/* E_NOT_FOUND; E_PERMISSION_DENIED if not only its owner may read the file. */
 int seal_keys_read(const struct disk *disk, const char *path, struct seal_keys *ret,
                    struct error *err);
 

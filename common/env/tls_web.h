@@ -1,5 +1,5 @@
-/* TLS for connections whose sessions an HTTP library makes and drives (libmicrohttpd). They get the
- * key of an identity, read again after its file was replaced, and what a browser or curl needs: TLS
+/* TLS for sessions that an HTTP library (libmicrohttpd) makes and drives. They get the key of an
+ * identity, read again after its file was replaced. They have what a browser or curl needs: TLS
  * 1.3, or 1.2 with forward secrecy, and tickets for resuming. Clients are not asked for a key.
  *
  * A client that uses HTTP without TLS gets an explanation in HTTP.

@@ -66,7 +66,7 @@ void fair_ready(struct fair *fair, uint64_t whose, struct list *item)
         (void)do_work(fair, item);
     } else {
         turns_add(&fair->turns, whose, item);
-        if (!fair->working) /* one piece per call: whose it is, is unknown */
+        if (!fair->working) /* one piece per call: its owner is unknown */
             (void)work_once(fair);
     }
     come_back(fair);

@@ -211,8 +211,8 @@ static size_t dispatch_events(struct loop *loop, const struct epoll_event *event
     return ran;
 }
 
-/* True if timers must wait for data that arrived while the process was paused. A real loop gives
- * the transport's threads time to post it; in simulation it is already in the mailbox. */
+/* True if timers must wait for data that arrived while the process was paused. A real loop waits
+ * for the transport's threads to post it; in simulation it is already in the mailbox. */
 static bool hears_first(struct loop *loop)
 {
     int64_t due_ms = next_due_ms(loop);

@@ -72,8 +72,8 @@ int64_t loop_turn(struct loop *loop);
 /* Called at the end of each turn in which anything ran: a driver commits and replies there. */
 void loop_on_turn_end(struct loop *loop, loop_fn fn, void *arg);
 
-/* Called after each turn that took LOOP_SLOW_MS or longer, so that an operator can be told why a
- * program did not answer. Waiting for something to do is not part of a turn. */
+/* Called after each turn of LOOP_SLOW_MS or longer, so that an operator can learn why a program did
+ * not answer. Waiting for something to do is not part of a turn. */
 void loop_on_slow_turn(struct loop *loop, loop_slow_fn fn, void *arg);
 
 /* Arm (or re-arm) at an absolute loop time; equal times fire in the order they were armed. */

@@ -118,7 +118,7 @@ static void explain_transport(const struct pending *call, int code, struct error
     switch (code) {
     case E_UNAVAILABLE:
         if (client->env->net.dial_problem && client->env->net.dial_problem(client->dialer, err)) {
-            if (err->code != E_DEADLINE_EXCEEDED) /* it does not answer, whoever is asked */
+            if (err->code != E_DEADLINE_EXCEEDED) /* this one: it does not answer */
                 err->code = code;
             return;
         }

@@ -1,5 +1,5 @@
 /* Calls a server over env.net. Every call completes exactly once, on the loop thread and never
- * inside rpc_client_call: with the answer, with the server's error, or with DEADLINE_EXCEEDED,
+ * inside rpc_client_call. Its result is the answer, the server's error, DEADLINE_EXCEEDED,
  * UNAVAILABLE (not connected, connection lost) or CANCELLED (rpc_client_free). Many calls may be in
  * flight; long ones do not delay short ones. Loop thread only. */
 #ifndef RPC_CLIENT_H

@@ -1,5 +1,5 @@
-/* Receives calls from env.net, finds their handler, and answers each exactly once: by the handler
- * now or later (a long poll simply answers late), or by itself when the call's deadline has passed.
+/* Receives calls from env.net, finds their handler, and answers each exactly once. The handler
+ * answers now or later (a long poll answers late). After the call's deadline the server does.
  * Loop thread only.
  *
  * Malformed calls never reach a handler: an unreadable frame or payload is INVALID_ARGUMENT, an

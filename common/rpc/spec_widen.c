@@ -149,8 +149,8 @@ static bool asks_for_restarts(const struct tree *node)
     return child_of(node, type, "backoff") || child_of(node, type, "on_no_progress");
 }
 
-/* A program that failed by itself would usually fail again. Only a job that continues from a
- * checkpoint, or whose submitter asks for it, is retried (docs/adr/0010). */
+/* A program that failed by itself would usually fail again. A job is retried only if it continues
+ * from a checkpoint or asks for it (docs/adr/0010). */
 static const char *default_on_failure(const struct tree *spec, bool asked)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__descriptor,
@@ -165,7 +165,7 @@ static const char *default_on_failure(const struct tree *spec, bool asked)
 }
 
 /* `restart: 3` and `restart: off` are {max: 3} and {max: 0}. Two defaults of the section depend on
- * what else the job says. */
+ * other keys of the job. */
 static int widen_restart(const struct widen *w, struct tree *spec)
 {
     const ProtobufCMessageDescriptor *type = &muster__job_spec__restart__descriptor;
@@ -184,7 +184,7 @@ static int widen_restart(const struct widen *w, struct tree *spec)
     const struct tree *said = child_of(map, type, "max");
     bool wanted = said && !(said->kind == TREE_INTEGER && said->integer == 0);
     int rc = 0;
-    if (!child_of(map, type, "on_no_progress")) /* said: this many, whatever the failure */
+    if (!child_of(map, type, "on_no_progress")) /* with max: this many, whatever the failure */
         rc = widen_put(w, map, "on_no_progress", tree_string(w->arena, wanted ? "retry" : "stop"),
                        map);
     if (!rc && !child_of(map, type, "on_failure"))

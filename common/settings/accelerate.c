@@ -173,7 +173,7 @@ static bool names_python(const char *program, size_t length)
            (length > 3 && strncmp(name + length - 3, ".py", 3) == 0);
 }
 
-/* A shell's command is judged by the first word that it runs. */
+/* Of a shell's command the first word that it runs counts. */
 bool accelerate_may_run(const char *const *command, int count)
 {
     if (count < 1 || !command[0])

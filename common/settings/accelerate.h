@@ -21,8 +21,8 @@ int accelerate_variables(const char *const given[SETTINGS_COUNT], int64_t world,
                          struct accelerate_variable ret[ACCELERATE_MAX]);
 
 /* A sentence naming the settings that none of those variables expresses; else how a program follows
- * `resume_from`; "" if there are none. For a job whose command runs Python: other programs read
- * settings through libworker. */
+ * `resume_from`; "" if there are none. For a job with a command that runs Python: other programs
+ * read settings through libworker. */
 enum { ACCELERATE_TEXT_MAX = 320 };
 void accelerate_untold(const char *const given[SETTINGS_COUNT], char ret[ACCELERATE_TEXT_MAX]);
 

@@ -1,8 +1,7 @@
-/* The table of job fields: every key of a job's file. From it derive the defaults, the checks of
- * values, what makes two submits the same job, the flags of `muster submit`, the keys that a config
- * file may hold, and the table in docs/jobs.md. A new field needs a row of
- * job_field_list.h, a field of JobSpec in proto/job.proto, and the code that acts on struct spec's
- * value of it.
+/* The table of job fields: every key of a job's file. It defines the defaults, the checks of
+ * values, what makes two submits the same job, the flags of `muster submit`, the keys of a config
+ * file, and the table in docs/jobs.md. A new field needs a row of job_field_list.h, a field of
+ * JobSpec in proto/job.proto, and the code that acts on struct spec's value of it.
  *
  * Each row is part of a job's identity: two submits with one idempotency key are the same job if
  * all rows of both mean the same.
@@ -60,7 +59,7 @@ struct job_field {
     enum field_shape shape;
     enum field_form form;                       /* of SHAPE_TEXT */
     const char *fallback;                       /* the value of an absent field; NULL: none */
-    const char *absent;                         /* without fallback: what holds, in words */
+    const char *absent;                         /* without fallback: its meaning, in words */
     int64_t min, max;                           /* of the number, or of the length */
     const char *choices[FIELD_CHOICES_MAX + 1]; /* NULL-terminated */
     const char *refusal, *accepts;              /* of a bad value: the error and its hint */

@@ -1,7 +1,7 @@
 /* Rules between settings. A setting may have no effect because of another one (fsdp.prefetch under
  * strategy ddp), contradict another one (ddp.hook under zero2), or ask for what libworker does not
  * have. One table of rules, in rules.c, is used when a job is submitted and by the workers, so that
- * both give the same sentence. Pure; any thread. */
+ * both have the same error. Pure; any thread. */
 #ifndef SETTINGS_RULES_H
 #define SETTINGS_RULES_H
 

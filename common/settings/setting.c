@@ -122,7 +122,7 @@ const char *setting_choice(enum setting setting, int64_t number, char ret[SETTIN
     return ret;
 }
 
-/* "none" gives 0, "blocks" -1, "2GiB" its bytes. */
+/* "none" is 0, "blocks" -1, "2GiB" its bytes. */
 static int parse_choice_or_size(enum setting setting, const char *text, int64_t *ret,
                                 struct error *err)
 {
@@ -151,7 +151,7 @@ static int parse_choice_or_size(enum setting setting, const char *text, int64_t 
     return rc;
 }
 
-/* "200 steps" gives 200, "10m" gives -600000. */
+/* "200 steps" is 200, "10m" is -600000. */
 static int parse_interval(const char *text, int64_t *ret, struct error *err)
 {
     *ret = 0;

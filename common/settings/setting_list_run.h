@@ -1,4 +1,4 @@
-/* The settings that say how a run goes: checkpoints, communication, metrics and logs. Columns:
+/* The settings of a run: checkpoints, communication, metrics and logs. Columns:
  * setting.h, SETTINGS_LIST. */
 #ifndef SETTINGS_SETTING_LIST_RUN_H
 #define SETTINGS_SETTING_LIST_RUN_H

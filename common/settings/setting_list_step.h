@@ -1,4 +1,4 @@
-/* The settings that say how a step is computed: strategy, precision, mesh, optimizer, buckets and
+/* The settings of a step's computation: strategy, precision, mesh, optimizer, buckets and
  * memory. A mesh size of 0 is whatever is left of the world. Columns: setting.h, SETTINGS_LIST. */
 #ifndef SETTINGS_SETTING_LIST_STEP_H
 #define SETTINGS_SETTING_LIST_STEP_H

@@ -11,7 +11,7 @@
 /* True if each worker gets it from its agent, so a job cannot set it. */
 bool variable_reserved(const char *name);
 
-/* The setting whose variable this is, or -1. */
+/* The setting of this variable, or -1. */
 int variable_setting(const char *name);
 
 /* True if `name` begins with MUSTER_ and is unknown. ret_meant gets the nearest name, "" if none is

@@ -10,8 +10,8 @@
 
 /* libworker/comm/by_links.c and two_level.c have the steps and bytes of each. */
 #define WAY_LIST(X)                                                                                \
-    X(DIRECT, "direct")         /* everything to everybody, who sums all */                        \
-    X(SLICED, "sliced")         /* each slice to its owner, the sums to everybody */               \
+    X(DIRECT, "direct")         /* everything to every rank, each sums all */                      \
+    X(SLICED, "sliced")         /* each slice to its owner, the sums to every rank */              \
     X(CHAIN, "chain")           /* running sums from rank to rank, results back */                 \
     X(TWO_LEVELS, "two_levels") /* the same from host to host, in place inside */
 

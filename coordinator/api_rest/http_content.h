@@ -1,6 +1,6 @@
-/* One whole answer, ready to be sent to any number of clients without a copy: its bytes; compressed
- * for clients that accept that (made at the first need); and "not modified" for clients that have
- * it. Only for http.c and http_shared.c.
+/* One whole answer, ready to be sent to any number of clients without a copy. It has the bytes, the
+ * compressed bytes for clients that accept them (made at the first need), and "not modified" for
+ * clients that have it. Only for http.c and http_shared.c.
  *
  * http_content_new and _unref: any thread; http_content_queue: the HTTP thread.
  */

@@ -74,8 +74,8 @@ int access_tokens_count(const struct access *access);
 int access_put_node(struct access *access, const char *key, const char *node, struct error *err);
 void access_forget_node(struct access *access, const char *key);
 void access_forget_nodes(struct access *access); /* all of them */
-/* Free the entries of removed keys, except those whose address is a key of `pointed_to`. Each is
- * passed to `fn` first. True if some are left. */
+/* Free the entries of removed keys, except those with an address that is a key of `pointed_to`.
+ * Each is passed to `fn` first. True if some are left. */
 bool access_free_nodes(struct access *access, const struct map *pointed_to, store_token_fn fn,
                        void *arg);
 const struct store_token *access_node(const struct access *access, const char *key);
@@ -89,7 +89,7 @@ const struct store_tenant *access_next_tenant(const struct access *access,
 /* E_NOT_FOUND with the nearest name. */
 int access_no_tenant(const struct access *access, const char *name, struct error *err);
 
-/* Call `fn` for each token whose last use is at least `by_ms` newer than stored; it then counts as
+/* Call `fn` for each token with a last use at least `by_ms` newer than stored; it then counts as
  * stored. True if others remain. */
 bool access_flush_uses(struct access *access, int64_t by_ms, store_token_fn fn, void *arg);
 

@@ -33,7 +33,7 @@ struct budget { /* of one caller, one tenant or one kind */
     enum limit limit;
     int open, plans;
     uint64_t key;     /* of a caller, in budgets->callers; 0 = not a caller */
-    bool agent;       /* it takes turns with the agents */
+    bool agent;       /* it shares turns with the agents */
     bool stays;       /* a node's: kept even with no open call, until budget_forget_node */
     struct list turn; /* in budgets->turns or ->now while calls are ready */
     struct list ready;
@@ -84,7 +84,7 @@ void budget_close(struct budgets *budgets, struct budget *caller, bool plan);
 /* The entry of a node's key is about to be freed; none of its calls is open. */
 void budget_forget_node(struct budgets *budgets, const struct store_token *node);
 
-/* Refuse because of a limit other than open calls. */
+/* Refuse because of a limit that is not of open calls. */
 int budget_refuse(struct budgets *budgets, enum limit limit, struct error *err);
 
 void budget_ready(struct budgets *budgets, struct budget *caller, struct budget_ready *ready);

@@ -350,7 +350,7 @@ static bool why_history(struct service_call *call, const struct job *job, struct
     return !list.failed;
 }
 
-/* 1 if the job stands still as it is because no change can be stored, else 0. */
+/* 1 if the job stays as it is because no change can be stored, else 0. */
 static int why_refused(const struct service *service, const struct job *job, struct reason *ret)
 {
     const struct service_host *host = &service->options.host;

@@ -1,5 +1,5 @@
-/* Which agent may register as which node. A node is identified by its key. A free name goes to the
- * first key that arrives with a token of role agent. For a used name the key decides, also if the
+/* Which agent may register as which node. A node is identified by its key. A free name is given to
+ * the first key with a token of role agent. For a used name the key decides, also if the
  * node is from before nodes had keys. A key removed from a node (rekey) is never accepted for that
  * node again. Where connections prove no keys (ipc) the token decides each time.
  *

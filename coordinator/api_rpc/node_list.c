@@ -1,6 +1,6 @@
 /* Nodes, and the changes since a client last asked. Each node has the number of the last list in
- * which it differed from the list before, found by a digest of the shown fields; or in which it was
- * no more. Code that changes or forgets a node therefore needs no notification. A new heartbeat is
+ * which it differed from the list before, by a digest of the shown fields, or was first missing.
+ * Code that changes or forgets a node therefore needs no notification. A new heartbeat is
  * not a change, because every node has one each second, and neither is a reading of its GPUs. */
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 
 enum {
     LATE_KEPT_MAX = 10000,
-    OUTPUT_QUIET_MS = 300, /* for what nobody may be there to send */
+    OUTPUT_QUIET_MS = 300, /* for output that no agent may be there to send */
 };
 
 /* Output that arrived after the end of its job. */
@@ -38,7 +38,7 @@ static bool agent_there(struct service *service, const char *name)
     return node && node->connected && node->state != NODE_LOST && node->state != NODE_UNREACHABLE;
 }
 
-/* For how long more of it may come; 0 if the agents of all its workers ever have reported their
+/* For how long more of it may arrive; 0 if the agents of all its workers ever have reported their
  * output as complete. */
 static int64_t more_comes_ms(struct service *service, const struct job *job)
 {

@@ -1,6 +1,6 @@
 /* Quota checks for a tenant's members, before a job is submitted or a token is made. The limits are
- * the tenant's (model/quota.h). They do not bind administrators, for whom the cluster's last places
- * are reserved. Owned by the service; loop thread only. */
+ * the tenant's (model/quota.h). They do not bind administrators, who also have the cluster's last
+ * places reserved. Owned by the service; loop thread only. */
 #ifndef API_RPC_QUOTA_H
 #define API_RPC_QUOTA_H
 

@@ -61,7 +61,7 @@ static bool note_job(struct arena *arena, const struct job *job, Muster__Secret 
     return true;
 }
 
-/* A job may give one secret to several variables. */
+/* A job may have one secret in several variables. */
 static bool is_named_before(const Muster__JobSpec *spec, size_t at)
 {
     for (size_t i = 0; i < at; i++)

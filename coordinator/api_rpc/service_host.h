@@ -1,4 +1,4 @@
-/* What the coordinator's object gives the service: its options, the driver's functions, and the
+/* What the service gets from the coordinator's object: its options, the driver's functions, and the
  * changes that the driver writes for it. And the service's counts. Loop thread only. */
 #ifndef API_RPC_SERVICE_HOST_H
 #define API_RPC_SERVICE_HOST_H

@@ -66,7 +66,7 @@ static Muster__Exit *wire_exit(struct arena *arena, const struct exit_info *info
     return ret;
 }
 
-/* A program that never says Hello counts as running when its gang is complete. */
+/* A program that never sends Hello counts as running when its gang is complete. */
 static bool runs_unaware(const struct job *job, const struct worker *worker)
 {
     const struct group *group = &job->current;

@@ -10,7 +10,7 @@
 enum action_kind {
     ACTION_STORE_JOB,    /* write job `job` in its present state (once per turn is enough) */
     ACTION_STORE_NODE,   /* write node `node` in its present state */
-    ACTION_FORGET_NODE,  /* delete node `node`, whose agent proved `key`; the last of its actions */
+    ACTION_FORGET_NODE,  /* delete node `node`; its agent proved `key`; the last of its actions */
     ACTION_RECORD,       /* append `record` to the event log */
     ACTION_ANSWER,       /* answer `request`: code 0 and the job or node, or the error */
     ACTION_NODE_CHANGED, /* the assignments of `node` changed: answer its Poll */

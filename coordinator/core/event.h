@@ -15,7 +15,7 @@ enum event_kind {
     EVENT_NODE_SET,  /* cordon, drain, uncordon */
     EVENT_JOB_SUBMIT,
     EVENT_JOB_CANCEL,
-    EVENT_CHECKPOINT,   /* a worker wants to commit, or has committed */
+    EVENT_CHECKPOINT,   /* a worker asks to commit, or has committed */
     EVENT_JOB_SCALE,    /* another number of nodes */
     EVENT_JOB_STACKS,   /* its programs are to write where they are */
     EVENT_JOB_CHANNEL,  /* a terminal or the like beside a worker was opened, or has ended */

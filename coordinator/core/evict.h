@@ -1,5 +1,5 @@
-/* Performs evictions: elastic gangs give nodes back in place; whole gangs end with grace to save,
- * and wait in the queue again. */
+/* Performs evictions: elastic gangs release nodes in place; whole gangs end with grace to save, and
+ * wait in the queue again. */
 #ifndef CORE_EVICT_H
 #define CORE_EVICT_H
 

@@ -32,7 +32,7 @@ static bool all_asked(const struct job *job, const struct group *group, const st
 }
 
 /* When a group with a silent program counts as running; INT64_MAX = not yet, or never. A program
- * that reports, and has not said Hello, is known not to join. */
+ * that reports, and has not sent Hello, is known not to join. */
 static int64_t unaware_at(const struct job *job, const struct group *group)
 {
     int64_t last_ms = group->since_ms;

@@ -329,7 +329,7 @@ static int check_begun(const struct cluster *cluster, struct error *err)
     return begun ? BROKEN(err, "job %s has ended and is among the begun ones", begun->id) : 0;
 }
 
-/* Shares of join tokens are counted as nodes come and go; here they are counted again. */
+/* Shares of join tokens are counted as nodes join and leave; here they are counted again. */
 static int check_let_in(const struct cluster *cluster, struct error *err)
 {
     struct strmap counts = {0};
@@ -488,7 +488,7 @@ static int check_since(const struct cluster *cluster, const struct job *job, str
         return BROKEN(err, "job %s: its version fell", job->id);
     if (check_victim(cluster, job, seen, err) || check_stay(cluster, job, seen, err))
         return err->code;
-    uint64_t of = last ? last->generation : 0; /* a later generation may have gone back */
+    uint64_t of = last ? last->generation : 0; /* a later one may have an older step */
     if (of < seen->last_of || (of == seen->last_of && step < seen->last_checkpoint))
         return BROKEN(err, "job %s: its last checkpoint went from step %llu to %llu", job->id,
                       (unsigned long long)seen->last_checkpoint, (unsigned long long)step);

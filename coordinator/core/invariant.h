@@ -28,7 +28,7 @@ struct invariant_memory *invariant_memory_new(void);
 void invariant_memory_free(struct invariant_memory *memory);
 int invariant_check_since(struct invariant_memory *memory, const struct cluster *cluster,
                           struct error *err);
-/* A job that existed and is gone, 0 = none. The caller checks that it was allowed to go
+/* A job that existed and was removed, 0 = none. The caller checks that it was allowed
  * (coordinator/retention.h) and then calls invariant_forget. */
 uint64_t invariant_vanished(const struct invariant_memory *memory, const struct cluster *cluster);
 void invariant_forget(struct invariant_memory *memory, uint64_t sequence);

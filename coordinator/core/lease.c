@@ -21,8 +21,8 @@ void node_grant_lease(struct step *step, struct node *node, int64_t lease_ms)
         cluster_wake_node(step->cluster, node, node->lease_until_ms);
 }
 
-/* A job whose steps prove that the node's ranks are alive: other members reported them recently,
- * and well after the node fell silent. NULL = there is none. */
+/* A job with steps that prove that the node's ranks are alive: other members reported them
+ * recently, and well after the node fell silent. NULL = there is none. */
 static const struct job *find_evidence(const struct step *step, const struct node *node)
 {
     int64_t silent_since_ms = node->lease_until_ms - LEASE_MS;

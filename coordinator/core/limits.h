@@ -16,7 +16,7 @@ enum {
     FRONT_REASONS_MS = 1000,   /* interval of new reasons for all jobs in front of the queue */
     STOP_GRACE_MS = 10000,   /* the default of `grace`; and how long a leaver's hand-over may be */
     STOP_SLACK_MS = 30000,   /* a worker that outlives grace and this is named in the reason */
-    JOIN_TIMEOUT_MS = 30000, /* to join, for members whose peers reported them lost */
+    JOIN_TIMEOUT_MS = 30000, /* to join, for members that their peers reported lost */
     SURVIVOR_TIMEOUT_MS = 600000, /* to join, for other living members: they may evaluate, load or
                                    * save */
     START_TIMEOUT_MS = 60000,     /* to join, for members that are newly started */

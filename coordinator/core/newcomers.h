@@ -13,7 +13,7 @@
 #include "coordinator/rendezvous/ranks.h"
 
 /* True while a gang that trains is to grow and no new worker is ready: more may start with
- * them. Else those of a node that comes later would wait until these have joined. */
+ * them. Else those of a node that is added later would wait until these have joined. */
 bool newcomers_all_start(const struct job *job);
 /* True if the forming group is to be published without those. */
 bool newcomers_are_late(const struct job *job, int64_t now_ms);

@@ -126,7 +126,7 @@ static void refuse_fenced(struct step *step, const char *name)
 
 static void apply_facts(struct step *step, struct node *node, const struct node *facts)
 {
-    /* Then its reports may have told of newer links. */
+    /* Then its reports may have had newer links. */
     bool late = node->incarnation == facts->incarnation && node->last_report > 0;
     if (node->incarnation != facts->incarnation) {
         if (node->incarnation) {
@@ -200,7 +200,7 @@ void node_register(struct step *step)
         return;
     }
     /* The same registration again may be a late repeat. Its list of workers is older than later
-     * reports, and says nothing about the present. */
+     * reports, and no longer true. */
     bool news = node->incarnation != facts->incarnation;
     apply_facts(step, node, facts);
     if (news || node->last_report == 0)

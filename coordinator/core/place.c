@@ -193,7 +193,7 @@ static void try_place(struct placing *placing, struct job *job)
     set_expected_start(step, job, verdict.starts_at_ms);
     if (!verdict.placed && ready)
         set_waiting_reason(step, job, &verdict.reason);
-    /* A job that is not ready keeps what the view gave it, so that no later job takes it. */
+    /* A job that is not ready keeps what the view gave it, so that no later job gets it. */
     if (verdict.placed && ready)
         remember_placed(placing, job, &verdict.placement);
     else
@@ -298,7 +298,7 @@ static void try_grow(struct placing *placing, struct job *job)
     placement_fini(&placement);
 }
 
-/* Only note that there is room: the gang takes it when it restarts. */
+/* Only note that there is room: the gang uses it when it restarts. */
 static void try_resize(struct placing *placing, struct job *job)
 {
     struct placement placement = {0};

@@ -1,4 +1,4 @@
-/* Gives free nodes to waiting jobs, then to gangs that may grow. */
+/* Assigns free nodes to waiting jobs, then to gangs that may grow. */
 #ifndef CORE_PLACE_H
 #define CORE_PLACE_H
 

@@ -136,7 +136,7 @@ static void plan_base(struct step *step, struct job *job, const struct group *ba
     free(first);
 }
 
-/* Nodes to replace lost ones, taken before the queue: a running gang has precedence. */
+/* Nodes to replace lost ones, chosen before the queue: a running gang has precedence. */
 static bool find_replacements(struct step *step, struct job *job, const struct group *base,
                               int missing, struct placement *ret)
 {

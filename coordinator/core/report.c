@@ -102,8 +102,8 @@ static void apply_saved(struct job *job, const struct worker_report *report)
         ledger_saved(&job->ledger, (int64_t)(ms < longest_ms ? ms : longest_ms));
 }
 
-/* No process of the gang has completed a step. One that joins has started by then; one that only
- * reports shows by its first step that it has. */
+/* No process of the gang has completed a step. One that joins has started before that; one that
+ * only reports shows by its first step that it has. */
 static bool is_starting(const struct job *job)
 {
     const struct group *group = &job->current;

@@ -3,7 +3,7 @@
  * with as many nodes as there are.
  *
  * This costs the work since the checkpoint and the time to start, so it is not done for a node that
- * comes and goes. There must have been free nodes for RESIZE_CAPACITY_MS, and the gang must have
+ * soon leaves again. There must have been free nodes for RESIZE_CAPACITY_MS, and the gang must have
  * run for RESIZE_SETTLE_MS. Each growth doubles the wait for the next one, unless none was due for
  * GROW_BACKOFF_MAX_MS. What `scale` asks for is done at once.
  *

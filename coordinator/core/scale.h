@@ -1,4 +1,4 @@
-/* Changes the number of nodes of an existing job. An elastic gang gives nodes back or grows as soon
+/* Changes the number of nodes of an existing job. An elastic gang releases nodes or grows as soon
  * as possible, in place or by a restart (resize.h). A running gang does not end for a larger
  * minimum before there are nodes for it. */
 #ifndef CORE_SCALE_H
@@ -7,7 +7,7 @@
 #include "coordinator/core/step_state.h"
 
 void job_scale(struct step *step); /* by EVENT_JOB_SCALE */
-/* Give back the nodes above the requested count as soon as possible. */
+/* Release the nodes above the requested count as soon as possible. */
 void scale_settle(struct step *step, struct job *job);
 
 #endif

@@ -9,7 +9,7 @@
 #include "coordinator/core/step_state.h"
 #include "coordinator/scheduler/scheduler.h"
 
-/* Release one worker's slots of a spare node; `why` goes into the event log. */
+/* Release one worker's slots of a spare node; `why` is logged with the event. */
 void spare_end(struct step *step, struct job *job, struct worker *worker, const char *why);
 /* Release spare nodes that the job may not keep any longer or no longer asks for. */
 void spare_settle(struct step *step, struct job *job);

@@ -69,7 +69,7 @@ void stall_end(struct step *step, struct job *job)
     step_store(step, job);
 }
 
-/* A rank tells of its wait now and then: after a stall it still seems to wait as it did before. */
+/* A rank reports its wait now and then: after a stall it still seems to wait as it did before. */
 static bool is_too_long(const struct step *step, const struct job *job, int64_t waited_ms)
 {
     bool after = !job->went_on_at_ms || step->now_ms - waited_ms >= job->went_on_at_ms;

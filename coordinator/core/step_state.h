@@ -14,10 +14,10 @@ struct step {
     int64_t now_ms, wall_ms;
     /* the dirty set (dirty_set.h) */
     struct map to_settle;     /* jobs, by sequence */
-    struct map to_store;      /* jobs whose durable state changed */
-    struct map to_show;       /* jobs whose visible state changed */
+    struct map to_store;      /* jobs with a changed durable state */
+    struct map to_show;       /* jobs with a changed visible state */
     struct strmap nodes;      /* nodes to store */
-    struct strmap reassigned; /* nodes whose assignments changed */
+    struct strmap reassigned; /* nodes with changed assignments */
     bool wants_pass;          /* free resources or waiting jobs changed */
 };
 

@@ -1,4 +1,4 @@
-/* Guarantees and limits of tenants. A new limit takes nothing from running jobs. */
+/* Guarantees and limits of tenants. A new limit does not affect running jobs. */
 #ifndef CORE_TENANT_H
 #define CORE_TENANT_H
 

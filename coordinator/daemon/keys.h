@@ -4,8 +4,8 @@
  *       DATA/cluster.pem   made at the first start; its pin is added to every token
  *       DATA/server.pem    signed by it; renewed TLS_RENEW_DAYS before its end, also while it runs
  *
- * With the administrator's own file (key and certificates in one PEM file) neither is made, and the
- * pin is that of the file's key: a renewed certificate should keep its key.
+ * With the administrator's own file (key and certificates in one PEM file) neither is made. The pin
+ * is that of the file's key: a renewed certificate should keep its key.
  */
 #ifndef DAEMON_KEYS_H
 #define DAEMON_KEYS_H

@@ -7,7 +7,7 @@
 /* True if a pass over the queue is needed, because free resources or waiting jobs changed. */
 void cluster_want_pass(struct cluster *cluster, bool wanted);
 bool cluster_wants_pass(const struct cluster *cluster);
-/* True if the present pass may give all jobs in front of the queue a new reason: once in
+/* True if the present pass may set a new reason for all jobs in front of the queue: once in
  * `every_ms`. If not, a pass is wanted at the next time it may. */
 bool cluster_front_reasons_due(struct cluster *cluster, int64_t every_ms);
 /* When a pass is wanted for that; INT64_MAX = not. */

@@ -47,7 +47,7 @@ struct gpu {
     int pcie_generation, pcie_lanes;      /* 0: not known */
     int numa_place;                       /* its NUMA node and 1; 0: not known */
     struct gpu_now now;
-    bool held;          /* its agent holds its slot: memory is in use after its last worker's end.
+    bool held;          /* its agent keeps its slot: memory is in use after its last worker's end.
                          * Never stored */
     int64_t held_bytes; /* with held: more than before that worker; 0 = it cannot be read */
 };

@@ -55,7 +55,7 @@ struct job {
     int64_t cause_wall_ms;             /* when the failure in `reason` happened; 0 = none */
     bool may_be_excused;               /* stopping because its program failed; that may be the
                                         * consequence of */
-    bool excused;                      /* a rank killed from outside, which is known by now */
+    bool excused;                      /* a rank killed from outside, and this is known */
     int64_t backoff_until_ms;
     int64_t grow_after_ms; /* growth failed: not again before */
     int grow_failures;     /* in a row */

@@ -57,7 +57,7 @@ struct node {
     bool gone;            /* derived: its connection was seen to end, and it is silent since */
     bool want_cordon, want_drain; /* set by the administrator; survives restarts */
     int64_t lease_until_ms;
-    bool expiry_postponed; /* derived: the lease check was late; waiting reports come first */
+    bool expiry_postponed; /* derived: the lease check was late; waiting reports are first */
     int64_t joined_wall_ms, seen_wall_ms;
     uint64_t desired_version; /* rises when its assignments change */
     /* derived from the workers placed on it */

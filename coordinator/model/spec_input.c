@@ -1,4 +1,4 @@
-/* What a submitted specification says. */
+/* The content of a submitted specification. */
 #include "coordinator/model/spec_input.h"
 
 #include <string.h>

@@ -73,7 +73,7 @@ void spec_meaning(const struct spec *spec, const struct spec_input *in, struct b
     memcpy(values, spec->values, sizeof(values));
     values[JOB_FIELD_ON_FAILURE].low = stops_on_failure(spec, in);
     values[JOB_FIELD_ON_NO_PROGRESS].low = spec->stop_without_progress;
-    values[JOB_FIELD_ELASTIC].low = spec->elastic; /* of a stored spec, what it has always meant */
+    values[JOB_FIELD_ELASTIC].low = spec->elastic; /* of a stored spec, its meaning as before */
 #define PUT_TEXT(key, id, member)        put_value(out, key, &values[JOB_FIELD_##id]);
 #define PUT_COUNT(key, id, member)       put_value(out, key, &values[JOB_FIELD_##id]);
 #define PUT_NUMBER(key, id, member)      put_value(out, key, &values[JOB_FIELD_##id]);

@@ -6,7 +6,7 @@
  *       confirmed ──── held, at most RELAY_PIPE_BYTES ──── accepted
  *
  * A pipe accepts RELAY_RATE_BYTES a second, and RELAY_BURST_BYTES at once after a pause.
- * Pure: time comes with the call. Owned by a channel (relay.h); loop thread only.
+ * Pure: time is an argument. Owned by a channel (relay.h); loop thread only.
  */
 #ifndef RELAY_PIPE_H
 #define RELAY_PIPE_H

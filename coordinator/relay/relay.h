@@ -51,8 +51,8 @@ struct channel *relay_of_node(const struct relay *relay, const char *id, const c
 /* The client reads no more. */
 void relay_forget(struct relay *relay, struct channel *channel);
 
-/* End what is idle, old, lost or was not taken; forget what is over, told and read or out of time.
- * False if there are no channels. */
+/* End idle, old, lost and never opened channels. Forget ended ones once they are on record, and
+ * read or out of time. False if there are no channels. */
 bool relay_sweep(struct relay *relay, int64_t now_ms);
 
 /* A number for the set of channels that this node should have; never 0. Another set has another

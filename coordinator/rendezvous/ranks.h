@@ -1,6 +1,6 @@
 /* Sticky ranks: a survivor keeps its rank if the new world has it. The others fill the free ranks
  * from the lowest up, in the given order (nodes in order, then place on the node). When whole nodes
- * come and go, the ranks of one node stay adjacent. Pure. */
+ * join and leave, the ranks of one node stay adjacent. Pure. */
 #ifndef RENDEZVOUS_RANKS_H
 #define RENDEZVOUS_RANKS_H
 

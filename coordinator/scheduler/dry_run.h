@@ -8,7 +8,7 @@
 #include "coordinator/scheduler/pass.h"
 
 /* True if the job is placed after the eviction. The leaving workers, the evictions of this pass
- * and those in `evictions` are then gone. Jobs nominated earlier, and each victim that `returns`,
+ * and those in `evictions` are then done. Jobs nominated earlier, and each victim that `returns`,
  * must be placed too. `pass` is the running pass, with its parts; it does not change. */
 bool dry_run_places(const struct pass *pass, const struct job *job,
                     const struct eviction *evictions, int count);

@@ -9,8 +9,8 @@
 #include "coordinator/scheduler/pass.h"
 
 /* A copy of the pass's view (view_fini) in the future: leaving workers have ended, the evictions
- * of this pass are done, and the jobs they are for have started. Reservations for these jobs are
- * gone. Requires the pass's parts. */
+ * of this pass are done, and the jobs they are for have started. Reservations for these jobs have
+ * ended. Requires the pass's parts. */
 void eviction_view_init(const struct pass *pass, struct view *ret);
 
 /* The job starts when the leaving workers have ended. Reserve its nodes; the pass may then

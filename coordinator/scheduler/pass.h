@@ -5,7 +5,7 @@
  *     pass_init -> { pass_next -> pass_try -> preempt_try }* -> { pass_explain -> pass_next }*
  *               -> pass_extend for those placed -> pass_fini
  *
- * The cluster does not change during the pass. What victims give up is collected in `evictions`.
+ * The cluster does not change during the pass. What victims release is collected in `evictions`.
  */
 #ifndef SCHEDULER_PASS_H
 #define SCHEDULER_PASS_H
@@ -58,7 +58,7 @@ struct pass {
     int nominated_count;
     struct eviction *evictions; /* of this pass; those of one gang for one job are adjacent */
     int evictions_count, evictions_capacity;
-    bool moved; /* one of them is a move: nothing more is taken */
+    bool moved; /* one of them is a move: nothing more is preempted */
     /* Begin another pass over the same state, for a dry run; NULL = over the cluster itself. */
     void (*init_dry_run)(void *arg, struct pass *ret);
     void *init_dry_run_arg;
@@ -79,17 +79,17 @@ struct job *pass_next(struct pass *pass);
 /* Call once per job. When nothing is left, only jobs in front continue, because victims may be
  * evicted for them. */
 bool pass_goes_on(struct pass *pass);
-/* True if none of its workers lives and its backoff is over. A job that is not ready keeps what the
- * view gives it, so that no later job takes it, but does not start. */
+/* True if none of its workers lives and its backoff is over. A job that is not ready keeps what it
+ * got from the view, so that no later job gets it, but does not start. */
 bool pass_is_ready(const struct pass *pass, const struct job *job);
-/* Place the job's smallest gang, or give the reason and make a reservation. */
+/* Place the job's smallest gang, or return the reason and make a reservation. */
 void pass_try(struct pass *pass, const struct job *job, struct verdict *ret);
 /* Call once per job after pass_goes_on returned false: true if the job gets a new reason. */
 bool pass_explains_more(struct pass *pass);
 /* The reason why it waits, without searching a place. False: too many distinct requests were
  * explained. */
 bool pass_explain(struct pass *pass, const struct job *job, struct reason *ret);
-/* pass_nominate: the job can start once all victims are gone. */
+/* pass_nominate: the job can start once all victims have left. */
 void pass_add_eviction(struct pass *pass, const struct eviction *eviction);
 void pass_nominate(struct pass *pass, const struct job *job);
 /* Add nodes to a gang that was just placed, up to its maximum. */

@@ -23,7 +23,7 @@ struct planning {
     struct job hypothetical;         /* target of `job` for an altered job */
     struct tenant unknown_tenant;    /* its tenant, if the cluster does not know it */
     bool altering;                   /* the state is altered */
-    bool found;                      /* its turn has come */
+    bool found;                      /* it was reached */
     struct ahead ahead;
     struct placed {
         const struct job *job;

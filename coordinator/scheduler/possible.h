@@ -5,7 +5,7 @@
 #include "coordinator/model/cluster.h"
 
 /* 0 if the job could ever run on the registered nodes, empty and all back, within its tenant's
- * limit. An empty cluster refuses nothing. E_FAILED_PRECONDITION names the field; the hint says
+ * limit. An empty cluster refuses nothing. E_FAILED_PRECONDITION names the field; the hint has
  * what would fit. */
 int scheduler_possible(const struct cluster *cluster, const struct spec *spec, struct error *err);
 

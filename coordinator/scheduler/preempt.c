@@ -12,19 +12,19 @@
 #include "coordinator/scheduler/fit.h"
 #include "coordinator/scheduler/victim.h"
 
-struct taking { /* one thing taken from a victim */
+struct taking { /* one thing that a victim loses */
     struct victim *victim;
     int node;     /* index in the view; -1 = the gang ends */
     int before;   /* the taking before it from the same gang, -1 = none */
     bool spare;   /* a spare node, on which it does not train */
-    bool earlier; /* taken for another job in this pass */
+    bool earlier; /* for another job in this pass */
     bool dropped; /* not needed after all */
 };
 
 enum round { ROUND_SPARES, ROUND_SHRINK, ROUND_END, ROUNDS };
 
 struct plan {
-    struct view view; /* as if all that the plan takes were free */
+    struct view view; /* as if all that the plan preempts were free */
     struct fit fit;   /* of the job in it */
     struct request request;
     const struct pass *pass;
@@ -32,7 +32,7 @@ struct plan {
     struct victims victims;
     struct taking *takings;
     int takings_count, takings_capacity;
-    int *visited; /* by node: `visit` where the plan already takes it from the present victim */
+    int *visited; /* by node: `visit` where the present victim already loses it by the plan */
     int visit;
     int round, at; /* position of the search */
 };
@@ -53,7 +53,7 @@ static int set_worker_slots(struct plan *plan, const struct job *job, int node, 
     return free_them ? job->spec->resources.slots : -job->spec->resources.slots;
 }
 
-/* Take it or give it back: update the view, the fit and the victim's account. */
+/* Take it or return it: update the view, the fit and the victim's account. */
 static void apply_taking(struct plan *plan, const struct taking *taking, bool taken)
 {
     const struct job *job = taking->victim->job;
@@ -104,7 +104,7 @@ static bool take_node(struct plan *plan, struct victim *victim, int node, bool s
     return fit_holds(&plan->fit);
 }
 
-/* Mark the nodes that the plan already takes from this victim. */
+/* Mark the nodes that this victim already loses by the plan. */
 static void visit_taken_nodes(struct plan *plan, const struct victim *victim)
 {
     plan->visit++;
@@ -161,7 +161,7 @@ static bool uses_useful_node(const struct plan *plan, const struct victim *victi
     return false;
 }
 
-/* The whole gang ends, which includes the nodes already taken from it. */
+/* The whole gang ends, which includes the nodes that it already loses. */
 static void end_victim(struct plan *plan, struct victim *victim)
 {
     for (int i = victim->last; i >= 0; i = plan->takings[i].before)
@@ -205,7 +205,8 @@ static bool search_victims(struct plan *plan)
     return false;
 }
 
-/* It may still give its spare nodes. False: it was taken for another job before, and that stays. */
+/* It may still lose its spare nodes. False: it was preempted for another job before, and that
+ * stays. */
 static bool release_victim(struct plan *plan, struct victim *victim)
 {
     for (int i = victim->last; i >= 0; i = plan->takings[i].before) {

@@ -13,7 +13,7 @@
  * they are not elastic in place or their program does not use libworker. They end as in 2 and 3,
  * but only if they find a place with fewer nodes at once.
  *
- * Nothing is taken if the result would not be enough, if workers that are already leaving are
+ * Nothing is preempted if the result would not be enough, if workers that are already leaving are
  * enough, or if another job would get the nodes (dry_run.h).
  *
  * Example: six nodes of one slot, no guarantees. Three gangs run:

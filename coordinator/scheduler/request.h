@@ -9,7 +9,7 @@ struct placement;
 struct request {
     const struct spec *spec;
     int nodes_min, nodes_max;
-    int64_t release_at_ms;   /* when it gives its nodes back; 0 or INT64_MAX = unknown */
+    int64_t release_at_ms;   /* when it releases its nodes; 0 or INT64_MAX = unknown */
     uint64_t sequence;       /* of the requesting job, which may use its own reservation */
     bool least;              /* use only nodes_min, but where nodes_max would be near each other */
     const struct job *avoid; /* exclude nodes with a living worker of this job; may be NULL */

@@ -31,7 +31,7 @@ bool scheduler_place(struct view *view, const struct request *request,
 /* True if it would be placed. For nodes that change one by one: fit.h. */
 bool scheduler_fits(struct view *view, const struct request *request);
 
-/* The latest time at which a job gives its nodes back, if it starts now or has started. INT64_MAX =
+/* The latest time at which a job releases its nodes, if it starts now or has started. INT64_MAX =
  * no max_runtime. */
 int64_t scheduler_release_at(const struct job *job, int64_t now_ms);
 

@@ -42,8 +42,8 @@ static bool shrinks_by_restart(const struct job *job)
            !(job->spec->elastic == ELASTIC_IN_PLACE && job->current.joined);
 }
 
-/* The number of the gang's nodes that its tenant's guarantee covers, after everything taken from
- * that tenant. If they were ended, the tenant could reclaim them at once. */
+/* The number of the gang's nodes that its tenant's guarantee covers, after all that the plan
+ * preempts of that tenant. If they were ended, the tenant could reclaim them at once. */
 static int guaranteed_nodes(const struct victims *victims, const struct victim *victim,
                             const struct tenant *receiver)
 {
@@ -115,7 +115,7 @@ static bool init_victim(const struct victims *victims, struct victim *victim)
                                                       !victim_is_guaranteed(victims, victim)));
 }
 
-/* Slots it uses: those being left count as taken, the others are returned. */
+/* Slots it uses: those being left count as preempted, the others are returned. */
 static int count_slots(struct victims *victims, const struct job *job)
 {
     int staying = 0, each = job->spec->resources.slots;
@@ -220,8 +220,8 @@ struct victim *victims_get(const struct victims *victims, const struct job *job)
     return NULL;
 }
 
-/* A node given back is free at once, so a job in front that can use it gets the reservation first.
- * Taken for a later job, it would only return to its victim. */
+/* A released node is free at once, so a job in front that can use it gets the reservation first.
+ * Preempted for a later job, it would only return to its victim. */
 static bool is_reserved_before(const struct pass *pass, const struct job *job,
                                const struct node *node)
 {

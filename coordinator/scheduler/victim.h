@@ -1,7 +1,7 @@
-/* The possible victims of preemption for one job, and what each can give up. Pure.
+/* The possible victims of preemption for one job, and what each can release. Pure.
  *
  * A gang keeps what its tenant's guarantee covers. How much that is depends on what else the tenant
- * keeps, so all that the plan takes is counted here, gang by gang.
+ * keeps, so all that the plan preempts is counted here, gang by gang.
  */
 #ifndef SCHEDULER_VICTIM_H
 #define SCHEDULER_VICTIM_H
@@ -16,13 +16,13 @@ struct victim {
     bool may_shrink;  /* in place, down to its minimum */
     bool may_restart; /* the same, but it has to end and start again */
     bool reclaimed;
-    bool closed; /* nothing more may be taken from it */
-    /* what the plan takes, counted by victim_charge */
+    bool closed; /* it may lose nothing more */
+    /* what the plan preempts, counted by victim_charge */
     bool ends;
     int staying;     /* slots it uses and would keep without this plan */
-    int taken;       /* of these, slots that the plan takes */
-    int nodes_taken; /* nodes that the plan takes of those it trains on */
-    int last;        /* the latest thing taken from it, by the planner's number; -1 = none */
+    int taken;       /* of these, slots that the plan preempts */
+    int nodes_taken; /* nodes that the plan preempts of those it trains on */
+    int last;        /* the latest thing it loses, by the planner's number; -1 = none */
     const struct tenant *earlier_tenant; /* evicted for it earlier in the pass; NULL = none */
 };
 
@@ -33,7 +33,7 @@ struct victims {
     struct victim *all;    /* by job */
     int count;
     int *order; /* lowest priority first; then the least lost work, then the youngest */
-    int *taken; /* by tenant: slots that are being left, or are taken */
+    int *taken; /* by tenant: slots that are being left, or are preempted */
 };
 
 /* Collect all possible victims, and all gangs that were victims earlier in this pass. */
@@ -42,17 +42,16 @@ void victims_fini(struct victims *victims);
 struct victim *victims_get(const struct victims *victims,
                            const struct job *job); /* NULL = not a possible victim */
 
-/* The plan takes this many of its slots, and nodes it trains on. Negative: it releases them again.
- */
+/* The plan preempts this many of its slots, and nodes it trains on. Negative: fewer than before. */
 void victim_charge(struct victims *victims, struct victim *victim, int slots, int nodes);
 /* True if its tenant's guarantee covers its minimum. Such a gang ends only for its own tenant. */
 bool victim_is_guaranteed(const struct victims *victims, const struct victim *victim);
 /* Nodes beyond both its minimum and its tenant's guarantee: borrowed capacity. */
 int victim_borrowed_nodes(const struct victims *victims, const struct victim *victim);
-/* The plan leaves it with less than the guarantee covers, because it takes from other gangs of the
+/* The plan leaves it with less than the guarantee covers, because it preempts other gangs of the
  * tenant too. */
 bool victim_is_below_guarantee(const struct victims *victims, const struct victim *victim);
-/* Released: the same is not taken from it again. A gang that would have ended restarts with fewer
+/* Released: it does not lose the same again. A gang that would have ended restarts with fewer
  * nodes if it may. Any other gang loses only its spare nodes. */
 void victim_release(struct victim *victim);
 

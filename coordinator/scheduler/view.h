@@ -37,7 +37,7 @@ struct view {
     int *unfilled; /* indices of the nodes that are open and not full, each once; shrinks lazily */
     int unfilled_count;
     int racks;            /* 0 = not numbered yet */
-    const char *topology; /* the label whose groups are numbered; NULL = none yet */
+    const char *topology; /* the label that numbers the groups; NULL = none yet */
     int groups;
     int available; /* nodes that are open, not full, and not reserved for an unknown time; 0 ends a
                     * pass */

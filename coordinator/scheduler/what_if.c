@@ -23,7 +23,7 @@ static void release_job(struct pass *pass, const struct job *job)
         release_worker(pass, job, &job->workers[i]);
 }
 
-/* Jobs gone */
+/* Jobs removed */
 
 static void apply_gone(struct pass *pass, const struct what_if *what_if, struct altered *altered)
 {

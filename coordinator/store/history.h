@@ -1,4 +1,4 @@
-/* The rows of the store that say what happened: events, the audit trail, and earlier states of
+/* The rows of the store about the past: events, the audit trail, and earlier states of
  * nodes, tenants and jobs. Plain data; what a callback gets is borrowed for the call (store.h).
  */
 #ifndef STORE_HISTORY_H

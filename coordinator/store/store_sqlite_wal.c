@@ -56,7 +56,7 @@ static int on_commit(void *arg, sqlite3 *db, const char *name, int pages)
     (void)name;
     pthread_mutex_lock(&self->lock);
     if (pages < self->pages)
-        self->copied = 0; /* the log began anew */
+        self->copied = 0; /* the log began again */
     self->pages = pages;
     bool full = pages >= WAL_FULL_PAGES && !self->copying && !self->wanted;
     bool here = full && pages - self->copied <= WAL_FEW_PAGES;

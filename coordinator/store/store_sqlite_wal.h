@@ -4,10 +4,10 @@
  *
  *     commit ─► log has WAL_FULL_PAGES ─► the thread copies, beside further commits
  *                                         └─► few pages are left ─► the next commit copies these
- *                                                                   and the log begins anew
+ *                                                                   and the log begins again
  *     commit ─► log has WAL_MOST_PAGES ─► the commit copies it itself: the disk cannot follow
  *
- * The log begins anew only when all of it is copied and nothing is appended meanwhile. So the last
+ * The log begins again only when all of it is copied and nothing is appended meanwhile. So the last
  * pages are copied between two commits.
  *
  * The thread has a connection of its own to the same file. A copy that fails is tried again after a

@@ -1,4 +1,4 @@
-/* The rows of the store that say who may do what: tokens, tenants, and tenants' secrets. Plain
+/* The rows of the store about rights: tokens, tenants, and tenants' secrets. Plain
  * data, copied in and out of the store (store.h).
  */
 #ifndef STORE_TENANCY_H

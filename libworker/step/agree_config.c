@@ -216,7 +216,7 @@ static void say_loader(const struct wk_loader *loader, char ret[WORD_MAX])
 
 /* Muon's update and PowerSGD's gradients are products that each rank computes for itself. The
  * library's kernels depend on the CPU and are chosen at process start. Any other product ends in a
- * sum over the ranks, whose bits are equal on all of them. */
+ * sum over the ranks, and that has the same bits on all of them. */
 static void say_products(const struct wk_context *ctx, char ret[WORD_MAX])
 {
     const char *hook = settings_text(&ctx->settings, SETTING_DDP_HOOK);

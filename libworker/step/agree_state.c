@@ -80,7 +80,7 @@ static int first_state(struct wk_context *ctx, struct error *err)
     return rc;
 }
 
-/* The member whose state all continue with: the furthest, the lowest rank among equals. If no
+/* The member with the state to continue from: the furthest, the lowest rank among equals. If no
  * member has state, the lowest rank that still has initial values, if there is one. *ret_differ:
  * the state has to be sent. */
 static int choose_source(const struct member *members, int world, bool *ret_differ)

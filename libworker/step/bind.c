@@ -112,7 +112,7 @@ static int bind_model(struct unit *unit, bool again, struct error *err)
         .offload_params = settings_integer(&ctx->settings, SETTING_OFFLOAD_PARAMETERS),
         .unscaled = model_is_custom(model) && !custom_carries_scale(model),
         .unused_fine = settings_integer(&ctx->settings, SETTING_FIND_UNUSED),
-        /* Clamping of elements hides non-finite values, so these are judged before it. */
+        /* Clamping of elements hides non-finite values, so they are checked before it. */
         .measures = settings_number(&ctx->settings, SETTING_CLIP_GRAD_NORM) > 0 &&
                     !(settings_number(&ctx->settings, SETTING_CLIP_GRAD_VALUE) > 0),
     };
@@ -232,7 +232,7 @@ int bind_all(struct wk_context *ctx, struct error *err)
     return 0;
 }
 
-/* Its memory is gone. */
+/* Its memory was freed. */
 static void disconnect(struct unit *unit)
 {
     if (unit_of_optimizer(unit->optimizer) == unit) {

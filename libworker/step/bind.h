@@ -1,4 +1,4 @@
-/* Gives prepared objects their memory and connects them with the context. Owned by the program's
+/* Assigns memory to prepared objects and connects them with the context. Owned by the program's
  * thread. */
 #ifndef STEP_BIND_H
 #define STEP_BIND_H

@@ -23,7 +23,7 @@ struct compute {
     struct queue *queue;
     struct device *own;          /* the device, if the context made it; or NULL */
     struct wires *wires;         /* its own collectives, from wk_prepare on; or NULL */
-    char why[COMPUTE_WHY_BYTES]; /* which GPU, and whose attention (module.h); or why none */
+    char why[COMPUTE_WHY_BYTES]; /* which GPU and attention kernels (module.h); or why none */
 };
 
 struct compute_options {

@@ -1,6 +1,6 @@
-/* Control messages of a step: numbers that each rank says with the last pass of a window, and whose
- * sums over the ranks all hear at its end. The strategy sums them with the gradients, at no extra
- * cost (strategy_say). Ranks with parts of one state must do certain things after the same step.
+/* Control messages of a step: numbers that each rank sends with the last pass of a window. All
+ * ranks get their sums at its end. The strategy sums them with the gradients, at no extra cost
+ * (strategy_say). Ranks with parts of one state must do certain things after the same step.
  * Here they agree on those without a message of their own, and on which ranks leave when
  * (departure.h). Plain data.
  */

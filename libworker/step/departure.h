@@ -11,8 +11,8 @@
  *
  * A stop after half of its grace waits no longer. If any rank then knows of a newer generation, the
  * ranks that were not asked to stop continue there; otherwise all stop. Without a session there is
- * no newer generation: a stop of one rank applies to all, after the first step whose sums contain
- * it.
+ * no newer generation: a stop of one rank applies to all, after the first step that has it in its
+ * sums.
  */
 #ifndef STEP_DEPARTURE_H
 #define STEP_DEPARTURE_H

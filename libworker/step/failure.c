@@ -12,7 +12,7 @@ bool context_mendable(int code)
     return code == WK_EPEER || code == WK_EABORT;
 }
 
-/* Lost ranks are not the program's fault, except those that said goodbye. */
+/* Lost ranks are not the program's fault, except those that left with a goodbye. */
 void context_explain(const struct wk_context *ctx, struct error *err)
 {
     int lost;

@@ -1,4 +1,4 @@
-/* The largest batch that every rank's memory holds (worker/worker.h).
+/* The largest batch that fits into every rank's memory (worker/worker.h).
  *
  * A try of a model of ours computes nothing. The plan of a pass has its bytes, and the region is
  * reserved at once, which is granted or refused. The kernel also counts what else the process has,
@@ -60,8 +60,8 @@ static void give_back(struct wk_context *ctx)
         (void)model_reserve(unit->model, 0, 0, NULL);
 }
 
-/* The result of all ranks' attempts: the worst one, so that all do the same next. A failure other
- * than for memory ends the search on all ranks. */
+/* The result of all ranks' attempts: the worst one, so that all do the same next. Any failure but
+ * that of memory ends the search on all ranks. */
 enum outcome { FITS, TOO_LARGE, FAILED };
 
 static enum outcome outcome_of(int rc)

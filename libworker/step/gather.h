@@ -1,4 +1,4 @@
-/* Parameters that other ranks hold, brought together on this one. Collective where the models are
+/* Gathers parameters that other ranks have on this one. Collective where the models are
  * cut, else local. In a broken generation they do nothing. Owned by the program's thread. */
 #ifndef STEP_GATHER_H
 #define STEP_GATHER_H

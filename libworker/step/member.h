@@ -34,7 +34,7 @@ int member_gather(struct wk_context *ctx, struct member **ret, struct error *err
 bool member_further(const struct member *a, const struct member *b);
 bool member_level(const struct member *a, const struct member *b);
 
-/* Sent before its tensors by the member whose state is chosen. */
+/* Sent before its tensors by the member with the chosen state. */
 struct announcement {
     struct train_numbers numbers;
     double losses[NUMBERS_UNITS_MAX];

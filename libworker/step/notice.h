@@ -1,7 +1,7 @@
 /* Notices of a context: sentences to the program that end nothing. They go to its function, or to a
  * file, and the last one is kept.
  *
- * Any thread may give one. The fields without a lock are constant from context_open on.
+ * Any thread may add one. The fields without a lock are constant from context_open on.
  */
 #ifndef STEP_NOTICE_H
 #define STEP_NOTICE_H

@@ -134,7 +134,7 @@ static int open_compute(struct wk_context *ctx, const struct context_seams *seam
                         struct error *err)
 {
     const struct environment *environment = seams->environment;
-    bool by_session = ctx->session || ctx->place.kind == PLACE_MUSTER; /* ranks come and go */
+    bool by_session = ctx->session || ctx->place.kind == PLACE_MUSTER; /* ranks join and leave */
     bool off = !strcmp(settings_text(&ctx->settings, SETTING_COLLECTIVES_DEVICE), "off");
     const struct compute_options options = {
         .device = seams->device,

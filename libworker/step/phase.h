@@ -6,7 +6,7 @@
  *      BOUNDARY, UNDER_WAY ──the generation is over──► BROKEN ──the next one has begun──► BOUNDARY
  *      BOUNDARY ──wk_join, in which a generation began──► VOID ──the next wk_join──► BOUNDARY
  *
- * In BROKEN and VOID the program's calls have no effect until it asks for the next batch: it is in
+ * In BROKEN and VOID the program's calls have no effect until it asks for the next batch. It is in
  * the middle of its loop, with data chosen for the generation before. Nothing breaks in VOID, since
  * nothing is sent in it. BOUNDARY leads to itself when windows end after the loop, or none began.
  *

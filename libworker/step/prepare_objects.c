@@ -72,7 +72,7 @@ static int take_object(struct wk_context *ctx, const struct wk_object *object,
     return error_set(err, WK_EINVAL, "%d is no kind of object", (int)object->kind);
 }
 
-/* Give an optimizer to its model. With several models the order of arguments does not decide: a
+/* Assign an optimizer to its model. With several models the order of arguments does not decide: a
  * mistake would go unnoticed. */
 static int give_optimizer(struct wk_context *ctx, struct wk_optimizer *optimizer, int number,
                           struct error *err)

@@ -37,8 +37,8 @@ struct unit *units_main(struct wk_context *ctx);
 /* True if a window is open. */
 bool units_open(const struct wk_context *ctx);
 
-/* Number of windows of all units that were taken or skipped since the first step, and of those
- * taken. Of two members the one with more windows is further; equal numbers mean equal parameters.
+/* Windows of all units since the first step: all that were closed, and those with an update. The
+ * member with more windows is further; equal numbers mean equal parameters.
  */
 struct units_count {
     int64_t windows, taken;

@@ -129,7 +129,7 @@ static void report_sometimes(struct unit *unit)
         report_unit(unit, "grad_norm", unit->norm);
 }
 
-/* Whose numbers a step's line shows: the first that trained in it. */
+/* The unit with the numbers of a step's line: the first that trained in it. */
 static struct unit *trained(struct wk_context *ctx)
 {
     struct unit *unit;

@@ -44,13 +44,13 @@ void saving_fini(struct saving *saving);
 
 int save_open(struct wk_context *ctx, struct error *err);
 
-/* Called on the rank that chooses, before the initial state (`anew`) or a checkpoint becomes the
+/* Called on the rank that chooses, before a checkpoint, or with `anew` the initial one, becomes the
  * state. A new run needs a writable folder. Without a coordinator the folder must also be empty of
  * checkpoints. WK_EIO, WK_EINVAL. For a continued run an unwritable folder is only a notice. No
  * other program may use the folder at the same time. */
 int save_begin(struct wk_context *ctx, bool anew, struct error *err);
 
-/* Give notices about a loaded checkpoint. `damaged` is the newest one that had to be skipped, or
+/* Add notices about a loaded checkpoint. `damaged` is the newest one that had to be skipped, or
  * "". */
 void save_resumed(struct wk_context *ctx, const char *damaged);
 
@@ -60,8 +60,8 @@ void save_announce(struct wk_context *ctx, struct consensus *said);
 /* At a boundary: start a checkpoint if one is due. */
 void save_if_due(struct wk_context *ctx);
 
-/* The state is about to change by work of this queue: copies of a checkpoint that have begun come
- * first. After the host has waited for that work, or when the generation ends, they are written. */
+/* The state is about to change by work of this queue, after the copies of a checkpoint that have
+ * begun. After the host has waited for that work, or when the generation ends, they are written. */
 void save_hold(struct wk_context *ctx, struct queue *queue);
 void save_copied(struct wk_context *ctx);
 

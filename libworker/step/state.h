@@ -35,7 +35,7 @@ void state_adopt(struct wk_context *ctx, const struct train_numbers *numbers);
 int state_load(struct wk_context *ctx, const char *path, struct error *err);
 int state_newest(struct wk_context *ctx, char ret[CHECKPOINT_PATH_MAX], struct error *err);
 
-/* Give a notice if resume_from "latest" found no checkpoint. */
+/* Add a notice if resume_from "latest" found no checkpoint. */
 void state_begins(struct wk_context *ctx);
 
 /* The last of `tried` checkpoints could not be loaded either; err has the reason. */

@@ -11,7 +11,7 @@
 #include "libworker/step/consensus.h"
 
 enum {
-    STOP_GRACE_MS = 10000, /* after a stop signal that came without a grace time */
+    STOP_GRACE_MS = 10000, /* after a stop signal without a grace time */
     STOP_WHY_MAX = 402,
 };
 

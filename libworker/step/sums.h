@@ -1,13 +1,13 @@
-/* The sums of a window: this rank's numbers for them, what all ranks said, and what becomes of the
- * summed gradient. What the host asks of a window's sums it asks here, and nothing before they are
- * complete. Only sums_finish and sums_result wait.
+/* The sums of a window: this rank's numbers, their sums over all ranks, and what becomes of the
+ * summed gradient. The host reads a window's sums only here, and not before they are complete. Only
+ * sums_finish and sums_result wait.
  *
  *            begin           begin, of the last pass           finish
  *      EMPTY ───────► OPEN ────────────────────────► SUMMING ──────────► COMPLETE
  *        └────────────────────────────────────────────►
  *
  * sums_clear leads from each of them to EMPTY: the window was closed, or it is given up. A last
- * pass says its numbers in SUMMING, before its flush. The rest is for COMPLETE.
+ * pass adds its numbers in SUMMING, before its flush. The rest is for COMPLETE.
  *
  * Functions that return a code are collective where the models are cut; the code is then that of a
  * collective. Owned by the program's thread.
@@ -77,11 +77,11 @@ int sums_limit(struct unit *unit, double most);
  * their factor and the window's loss are finite. */
 int sums_judge(struct unit *unit);
 
-/* What became of them: waits; kept losses are in `heard` then. The failure of the device, or of its
- * collectives: no update was done then. With err's sentence. */
+/* The result; waits for it. Kept losses are then in `heard`. On a failure of the device, or of its
+ * collectives, no update was done, and err has the sentence. */
 int sums_result(struct unit *unit, struct sums_result *ret, struct error *err);
 
-/* The first parameter whose sum is not finite, or -1. */
+/* The first parameter with a sum that is not finite, or -1. */
 int sums_first_nonfinite(struct unit *unit, int *ret_index);
 
 /* They are not wanted any more: the gradients are zero again. */

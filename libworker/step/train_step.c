@@ -162,7 +162,7 @@ static int step(struct unit *unit)
         return context_break(ctx, rc);
     rc = update(unit, &result, &err);
     if (rc) {
-        if (context_mendable(rc)) /* its sums never came: the update changed nothing */
+        if (context_mendable(rc)) /* its sums never ended: the update changed nothing */
             optimizer_take_back(unit->optimizer);
         else
             ctx->cut.torn = ctx->cut.is_sharded;

@@ -61,8 +61,8 @@ struct unit {
 
     bool stepped;                /* the last wk_step updated the parameters */
     struct wk_step_numbers last; /* of the last window complete */
-    double loss;      /* of the last window taken; NaN before one, or if no loss was set */
-    bool loss_is_new; /* taken since the last step was reported */
+    double loss;      /* of the last window with an update; NaN before one, or if no loss was set */
+    bool loss_is_new; /* set since the last step was reported */
     double norm;      /* of its gradient, if measured since the last report; else 0 */
 };
 

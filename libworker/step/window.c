@@ -21,8 +21,8 @@ static bool has_dealt(const struct wk_context *ctx, int source)
     return ctx->step.dealt[source] >= (ctx->step.window > 1 ? ctx->step.window : 1);
 }
 
-/* After a break the program continues in the middle of its loop. Sources other than the first one
- * of the step are skipped once, so that all members begin the step again at the same place. */
+/* After a break the program continues in the middle of its loop. All sources but the first one of
+ * the step are skipped once, so that all members begin the step again at the same place. */
 static bool passes_by(struct wk_context *ctx, int source)
 {
     if (ctx->step.leader == SOURCE_NONE || ctx->step.leader == source || ctx->step.dealt[source])

@@ -79,12 +79,12 @@ void window_forget_loss(struct unit *unit);
 double window_weight(const struct unit *unit);
 double window_loss(const struct unit *unit);
 
-/* End the window: its step was taken or skipped; or AGAIN, if the state already contains it. */
+/* End the window: its step was done or skipped; or AGAIN, if the state already contains it. */
 enum window_result { WINDOW_TAKEN, WINDOW_SKIPPED, WINDOW_AGAIN };
 bool window_was_taken(const struct unit *unit);
 void window_close(struct unit *unit, enum window_result result);
 
-/* window_roll_back: the generation broke, so give up the step in progress. window_begin_again:
+/* window_roll_back: the generation broke, so abandon the step in progress. window_begin_again:
  * begin it again in the next generation. */
 void window_roll_back(struct wk_context *ctx);
 void window_begin_again(struct wk_context *ctx);
