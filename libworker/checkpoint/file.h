@@ -31,8 +31,8 @@ int file_open(int folder, const char *name, int *ret_fd, uint64_t *ret_bytes, st
 /* Those codes, with `what` and errno's sentence. */
 int file_unreadable(struct error *err, int errno_value, const char *what);
 
-/* A parser with memory `arena` failed, with the sentence in err. WK_ENOMEM if memory was out, which
- * says nothing about the file; otherwise the file is damaged: WK_EIO. */
+/* A parser with memory `arena` failed, with the sentence in err. WK_ENOMEM if memory was out, and
+ * the file may be good; otherwise the file is damaged: WK_EIO. */
 int file_unparsed(const struct arena *arena, struct error *err);
 
 /* Exactly `size` bytes from `offset`; WK_EIO when there are fewer or they cannot be read. */

@@ -10,8 +10,8 @@
 #include "libworker/checkpoint/folder.h"
 
 /* Steps of the folders in `dir` that have a manifest, ascending; malloc'd, the caller frees. 0 of
- * them if `dir` is absent. A folder that may not be searched is one of them: loading it says why
- * it cannot be read. */
+ * them if `dir` is absent. A folder that may not be searched is one of them: loading it fails with
+ * the reason. */
 int checkpoint_list(const char *dir, int64_t **ret_steps, int *ret_count, struct error *err);
 
 /* "<dir>/step-00000200". WK_EINVAL if too long. */
@@ -36,8 +36,8 @@ int checkpoint_aside(const char *dir, int64_t step, char ret[CHECKPOINT_PATH_MAX
 int checkpoint_sweep(const char *dir, uint64_t generation, const char *keep, struct error *err);
 
 /* That no other program on this machine writes to `dir` until *ret_fd, the caller's, is closed (a
- * lock of flock(2) on the folder: gone with the process). WK_ESTATE: one does. Where the
- * folder or its file system knows no locks *ret_fd is -1, and nobody is kept away. */
+ * lock of flock(2) on the folder, until the process ends). WK_ESTATE: one does. Where the
+ * folder or its file system has no locks *ret_fd is -1, and no program is refused. */
 int checkpoint_lock(const char *dir, int *ret_fd, struct error *err);
 
 /* Of the checkpoints up to step `newest`, the one just written, remove all but the last `keep`; 0

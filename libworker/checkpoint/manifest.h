@@ -70,7 +70,7 @@ struct manifest {
 int manifest_write(const struct manifest *manifest, struct buf *out);
 
 /* WK_EIO: damaged, or of a version unknown to this build. File names with a slash or a leading dot
- * are refused, and so are tensors whose parts do not cover them exactly. On failure nothing needs
+ * are refused, and so are tensors that their parts do not cover exactly. On failure nothing needs
  * to be freed. */
 int manifest_parse(const char *text, size_t size, struct manifest *ret, struct error *err);
 void manifest_fini(struct manifest *manifest);

@@ -187,7 +187,7 @@ static size_t count_bytes(const struct checkpoint_write *what, bool closed)
     return bytes;
 }
 
-/* A queue and pinned memory for copies of so many bytes from this device. */
+/* A queue and pinned memory for copies of this many bytes from this device. */
 static int reserve_copies(struct saver *saver, struct device *device, size_t bytes)
 {
     void *pinned = NULL;

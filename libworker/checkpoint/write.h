@@ -56,7 +56,7 @@ struct checkpoint_write {
 
 /* WK_ENOMEM (disk full), WK_EIO, WK_ETIMEOUT (a rank's shard did not arrive), WK_EABORT
  * (cancelled), or the gate's code: then nothing changed. A checkpoint of the same step is replaced.
- * On ranks other than 0 success means that their shard is written. */
+ * On all ranks but 0 success means that their shard is written. */
 int checkpoint_write(const struct checkpoint_write *what, struct error *err);
 
 enum { CHECKPOINT_SHARDS_MAX = 4000, CHECKPOINT_SHARD_WAIT_MS = 10 * 60 * 1000 };

@@ -2,7 +2,7 @@
  * others' posts. An operation uses one post of each rank. If ranks touched each other's buffers it
  * also uses one `done` of each.
  *
- * A post may be overwritten two operations later. By then its owner has seen the next post of every
+ * A post may be overwritten two operations later. Its owner has then seen the next post of every
  * rank, which each writes after reading this one. Two places are therefore enough.
  *
  * Sleeping: a rank sets `asleep`, has the kernel execute a barrier in every other process
@@ -23,7 +23,7 @@
 struct wk_comm;
 
 /* Post data[bytes] with comm->header as this rank's next post. The first line is written last and
- * all at once. A rank that reads it earlier takes the cache line away, and getting it back costs as
+ * all at once. A rank that reads it earlier moves the cache line away, and getting it back costs as
  * much as the whole meeting. */
 void board_post(struct wk_comm *comm, const void *data, size_t bytes);
 

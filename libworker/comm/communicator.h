@@ -8,7 +8,7 @@
 /* Without connections; NULL if memory is out. */
 struct wk_comm *comm_alloc(const struct comm_options *options);
 
-/* Frees it at once; wk_comm_close says goodbye first. */
+/* Frees it at once; wk_comm_close sends goodbyes first. */
 void comm_release(struct wk_comm *comm);
 
 #endif

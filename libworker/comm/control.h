@@ -1,4 +1,4 @@
-/* Notices ranks that died, failed or said goodbye. Every pair of ranks has a socket only for this,
+/* Notices ranks that died, failed or left. Every pair of ranks has a socket only for this,
  * so the end of a process is an end of file at all others at once, whatever they wait for. Any
  * thread. */
 #ifndef COMM_CONTROL_H

@@ -32,7 +32,7 @@ void control_goodbye(struct wk_comm *comm)
 static bool send_memory(const struct peer *peer, const struct control_message *text, int memory_fd)
 {
     ssize_t sent = rights_send(peer->control_fd, text, sizeof(*text), &memory_fd, 1);
-    /* A peer that is gone is noticed when it is waited for. */
+    /* A peer that has ended is noticed when it is waited for. */
     return sent == (ssize_t)sizeof(*text) || (sent < 0 && (errno == EPIPE || errno == ECONNRESET));
 }
 

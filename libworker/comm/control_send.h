@@ -13,8 +13,8 @@ struct wk_comm;
 /* Under fail_lock. */
 void control_send_all(struct wk_comm *comm, const struct control_message *message);
 
-/* With the failure, if there was one: a rank that heard of it first may leave before the others
- * hear of it. */
+/* With the failure, if there was one: the first rank that learns of it may leave before the others
+ * do. */
 void control_goodbye(struct wk_comm *comm);
 
 /* Send an arena's memory to the ranks of this host. False: a message did not fit its socket. */

@@ -42,7 +42,7 @@ struct hello {
     uint64_t generation;
     int32_t from, to, world;
     uint16_t channel;
-    uint16_t connections; /* for data, the number that the connector wants per pair */
+    uint16_t connections; /* for data, the number that the connector requests per pair */
     uint8_t nonce[HANDSHAKE_NONCE_BYTES];
     uint8_t mac[SHA256_BYTES];
 };
@@ -50,7 +50,7 @@ struct hello {
 struct welcome {
     uint32_t magic;
     uint16_t status;
-    uint16_t connections; /* the number that the acceptor wants */
+    uint16_t connections; /* the number that the acceptor requests */
     uint64_t generation;  /* the acceptor's */
     uint8_t mac[SHA256_BYTES];
 };

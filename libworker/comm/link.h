@@ -18,10 +18,10 @@ struct link;
 
 struct link_ops {
     /* Send as much as fits now of `parts` in order, at most LINK_PARTS_MAX. Returns the number of
-     * bytes, 0 when full, -1 when the other side is gone. */
+     * bytes, 0 when full, -1 when the other side has ended. */
     ssize_t (*send)(struct link *link, const struct iovec *parts, int count);
     /* Show arrived bytes without consuming them. Returns the number of contiguous bytes at
-     * *ret_data, 0 if none, -1 when the other side is gone and nothing is left. The next call may
+     * *ret_data, 0 if none, -1 when the other side has ended and nothing is left. The next call may
      * show more. The data stays valid until consumed. */
     ssize_t (*peek)(struct link *link, const void **ret_data);
     /* Consume `bytes` of the shown data. */

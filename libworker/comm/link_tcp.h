@@ -14,7 +14,7 @@ enum { COMM_TCP_MAX = 4 }; /* data connections of a pair */
  * order on both sides, and are made non-blocking. */
 int link_tcp_new(const int *fds, int count, struct link **ret, struct error *err);
 
-/* Set the options of all our connections: no delay, and an end if the other host is gone while
+/* Set the options of all our connections: no delay, and an end if the other host vanishes while
  * nothing moves. */
 void link_tcp_prepare(int fd);
 

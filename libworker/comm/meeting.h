@@ -64,7 +64,7 @@ struct met met_nothing(void);
 /* True if the peer has made all its connections to us. */
 bool meeting_complete(const struct meeting *meeting, int peer);
 
-/* Apply the number of connections that `peer` wants, from the handshake. */
+/* Apply the number of connections that `peer` requests, from the handshake. */
 void meeting_agree(struct meeting *meeting, int peer, int connections);
 bool meeting_same_host(const struct meeting *meeting, int peer);
 

@@ -42,8 +42,8 @@ struct pass {
     double factor;
 };
 
-/* The second output belongs to another rank, so its lines come from another core. They are
- * requested ahead, for reading (requesting to write takes as long again). Never beyond the end:
+/* The second output belongs to another rank, so its lines are at another core. They are
+ * requested ahead, for reading (a request to write needs twice the time). Never beyond the end:
  * those lines belong to what that rank is working on. */
 enum { LINE_BYTES = 64, AHEAD_LINES = 32 };
 

@@ -56,7 +56,7 @@ static void all_reduce_small(struct wk_comm *comm, const struct request *rq,
 }
 
 /* Each rank sums its slice of all buffers and writes it into all of them, block by block, so that
- * the copies come from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
+ * the copies are read from the cache. 2 steps; moves 2 N S: with two ranks 4 S. */
 static int all_reduce_in_place(struct wk_comm *comm, const struct request *rq,
                                const struct views *views, struct tally *tally)
 {

@@ -211,7 +211,7 @@ static int fail_timeout(struct wk_comm *comm, const struct wait *wait)
                      (long long)((comm_now_us() - wait->started_us) / 1000), comm->rank);
 }
 
-/* A needed peer has said goodbye, or its stream ended without an explanation on its control socket.
+/* A needed peer has left, or its stream ended without an explanation on its control socket.
  * Returns the milliseconds to wait for one, -1 for no such peer, or fails. */
 static int check_ended_peers(struct wk_comm *comm, int64_t now_ms)
 {

@@ -59,8 +59,8 @@ int wk_wait(struct wk_work *work)
  * queued; it changes under comm->queue.lock and sends blocking calls to the end of the queue.
  *
  * Leaving is a plain store and a load of `waiting`, which may be reordered: an atomic step would
- * delay the call until its post has left the core. A thread that finds the gate taken and wants to
- * sleep therefore has the kernel execute a barrier in the other threads and tries once more. A
+ * delay the call until its post has left the core. A thread that finds the gate closed and is about
+ * to sleep therefore has the kernel execute a barrier in the other threads and tries once more. A
  * leave before the barrier is visible then; a leave after it sees `waiting`.
  */
 static bool gate_take(struct wk_comm *comm)

@@ -6,7 +6,7 @@
 
 #include "libworker/config/settings.h"
 
-/* Call `tell` with one sentence each; the text is valid during the call. Variables are checked only
+/* Call `tell` with one sentence at a time, valid during the call. Variables are checked only
  * if the environment can list them. */
 void settings_remark(const struct settings *settings, const struct environment *environment,
                      void (*tell)(void *arg, const char *text), void *arg);

@@ -1,4 +1,4 @@
-/* What training a model takes of each rank, before anything runs: bytes by kind, FLOP, and bytes
+/* What training a model needs on each rank, before anything runs: bytes by kind, FLOP, and bytes
  * sent in a step. Activations are the region of the model's plan (graph/plan.h). Strategies' bytes
  * are the formulas of docs/strategies.md and docs/precision.md, and what is on its way. Tests
  * compare both with memory that is there.
@@ -44,8 +44,8 @@ struct estimate_options {
     bool masters_on_host; /* optimizers on whole tensors all stays on the device */
     bool values_on_host;  /* as offload.activations host; of a device that is not the host's */
     const struct wk_optimizer *optimizer; /* borrowed */
-    const struct device *device;          /* whose kernels run; NULL: the host's. Borrowed */
-    enum device_graphs graphs;            /* the setting compile; on a device other than the host */
+    const struct device *device;          /* its kernels run; NULL: the host's. Borrowed */
+    enum device_graphs graphs;            /* the setting compile; not on the host */
 };
 
 /* Bytes of the rank with the most, at the fullest moment of a step. */
@@ -63,7 +63,7 @@ struct estimate {
     struct {          /* what a pass offloads of its activations */
         int pieces;
         int64_t on_host; /* within on_host above; a pass moves it each way */
-        int64_t saved;   /* of activations; 0 of WK_RECOMPUTE_WITHIN, whose bytes are given */
+        int64_t saved;   /* of activations; 0 of WK_RECOMPUTE_WITHIN, with a size of its own */
     } values;
     double forward_flop, backward_flop; /* of one pass of the rank; backward with what it repeats */
     double again_flop;                  /* of what it repeats */

@@ -44,7 +44,7 @@ static bool is_operation(const struct launch *launch)
     return launch->kind == LAUNCH_FORWARD || launch->kind == LAUNCH_BACKWARD;
 }
 
-/* What the device's kernel says; of what is no operation, only how many it is. */
+/* Add what the device's kernel counts; it has no arguments of what is no operation. */
 static void of_kernel(const struct plan *plan, const struct launch *launch, const char *name,
                       struct device_traffic *traffic)
 {
@@ -134,7 +134,7 @@ void traffic_count(const struct plan *plan, struct traffic *ret)
     }
 }
 
-/* Where counted work goes while a step's end is enqueued. */
+/* Where counted work is added while a step's end is enqueued. */
 struct update_sink {
     const struct traffic_update *update;
     struct traffic *traffic;

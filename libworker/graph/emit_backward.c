@@ -4,8 +4,8 @@
  *
  *     uses in the order of the backward pass       first: written, or shared     later: added
  *
- * Gradients are in f32. On devices whose kernels can (keep.h), some are in the compute type: those
- * with one use, which the backward kernel of their work rounds to it in any case.
+ * Gradients are in f32. On devices with kernels that can (keep.h), some are in the compute type:
+ * those with one use, which the backward kernel of their work rounds to it in any case.
  */
 #include "libworker/graph/bend.h"
 
@@ -51,7 +51,7 @@ static bool rounds_gradient(const struct emitter *e, const struct work *work)
     return rounds;
 }
 
-/* In reverse order a tensor's uses come before the work that makes it, so one walk counts. */
+/* In reverse order a tensor's uses are before the work that makes it, so one walk counts. */
 void emit_count_uses(struct emitter *e)
 {
     for (int i = 0; i < e->graph->n_losses; i++)

@@ -128,7 +128,7 @@ static int graph_move(struct wk_model *model, struct queue *queue, struct error 
 {
     struct graph_model *m = of(model);
     forget_plans(m);
-    (void)carry_leave(m, NULL); /* a device that failed says so at the next call */
+    (void)carry_leave(m, NULL); /* a device that failed reports it at the next call */
     site_move(&m->site, queue);
     int rc = check_kernels(m, err);
     if (rc)

@@ -1,5 +1,5 @@
-/* What a plan has in memory of each value, and what of it the backward pass reads. Rows of op.h say
- * so, and kernels of a device's own where they keep something else beside a result: probabilities
+/* What a plan has in memory of each value, and what of it the backward pass reads. It is in rows of
+ * op.h, and in a device's own kernels where they keep something else beside a result: probabilities
  * in fewer bytes, or nothing (device/kernels.h). From such kernels it is also known which gradients
  * may be in the compute type.
  *

@@ -6,7 +6,7 @@
 #include "libworker/graph/op/custom.h"
 #include "libworker/graph/run.h"
 
-/* Collectives and the program's functions are no launches: their rows say what they need. */
+/* Collectives and the program's functions are no launches: their rows have what they need. */
 size_t needs_scratch(const struct plan *plan, const struct launch *launch)
 {
     const struct device *device = plan->options.device;

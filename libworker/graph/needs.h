@@ -4,7 +4,7 @@
 
 #include "libworker/graph/plan.h"
 
-/* Bytes of scratch memory of a launch, as the kernel says that will run. */
+/* Bytes of scratch memory of a launch, by the kernel that will run. */
 size_t needs_scratch(const struct plan *plan, const struct launch *launch);
 
 /* WK_EUNSUPPORTED, with a sentence, if the device has no kernel for a launch. */

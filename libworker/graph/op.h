@@ -66,7 +66,7 @@ struct op_row {
      * above 0. A node that drops nothing is left out. NULL for other rows. */
     bool (*drops)(const struct node *node, bool model);
 
-    /* The type of out[0] under bf16 and fp16, where something other than a product reads it. */
+    /* The type of out[0] under bf16 and fp16, where not only products read it. */
     enum op_result result;
 
     unsigned factors; /* inputs that are factors of products, rounded to the compute type */

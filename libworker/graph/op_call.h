@@ -36,7 +36,7 @@ struct op_tensor {
 /* What a pass is about, the same for all of its calls. */
 struct op_pass {
     const struct kernel_table *kernels;
-    const char *device;       /* whose kernels run: "cpu" */
+    const char *device;       /* its kernels run: "cpu" */
     struct kernel_room *room; /* for products in bf16 and f16; NULL in f32 */
     bool trains;              /* dropout drops, running statistics are measured */
     uint8_t zero[7];

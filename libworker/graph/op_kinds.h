@@ -1,5 +1,5 @@
-/* A row's facts that are one word or number. They tell how the operation may be cut, what it
- * costs, the type of its result, and whether ranks meet in it. Plain data. */
+/* A row's facts that are one word or number: how the operation may be sharded, what it costs, the
+ * type of its result, and whether ranks meet in it. Plain data. */
 #ifndef GRAPH_OP_KINDS_H
 #define GRAPH_OP_KINDS_H
 

@@ -66,7 +66,7 @@ struct plan_options {
     int64_t capacity; /* positions in the cache of decoding */
     bool offload;     /* values of a training pass are in the host's memory meanwhile (offload.h) */
     bool apart;       /* sums and norms are launches of their own: the device has no other kernel */
-    /* Whose kernels run, which decides about scratch memory; NULL: the host's. Borrowed. */
+    /* Its kernels run, which decides about scratch memory; NULL: the host's. Borrowed. */
     const struct device *device;
 };
 

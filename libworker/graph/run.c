@@ -217,7 +217,7 @@ static int meet_ranks(const struct run *run, const struct model_meeting *m, stru
     return 0;
 }
 
-/* A gradient that is added to what is there comes into memory beside it first. */
+/* A gradient that is added to what is there is computed in memory beside it first. */
 static int run_meet(const struct run *run, const struct plan *plan, const struct launch *launch,
                     struct error *err)
 {

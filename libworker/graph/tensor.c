@@ -1,4 +1,4 @@
-/* Shape and type of a tensor, as they are compared, printed and told to the program. */
+/* Shape and type of a tensor, as they are compared, printed and returned to the program. */
 #include <stdio.h>
 
 #include "libworker/graph/build.h"

@@ -1,4 +1,4 @@
-/* What every back end's attention shares: who sees whom, and the memory of a call. */
+/* What every back end's attention shares: which keys a query sees, and the memory of a call. */
 #include "libworker/kernel/attention.h"
 #include "libworker/kernel/cpu/attention_tiles.h"
 

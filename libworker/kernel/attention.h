@@ -63,7 +63,7 @@ struct attention_data {
     const void *q, *k, *v; /* [samples, length or keys, heads or kv_heads, size] by strides */
     void *out;
     float *lse;    /* [samples, heads, length]: log of the sum over keys of exp(scale * q k) */
-    void *scratch; /* attention_scratch_bytes, any alignment; holds nothing between calls */
+    void *scratch; /* attention_scratch_bytes, any alignment; not kept between calls */
     const void *dout;
     void *dq, *dk, *dv;
 };

@@ -1,6 +1,6 @@
 /* What a model calls of its strategy. On the model's thread.
  *
- * Around each use of a block: a strategy gathers the block's parameters before and gives them back
+ * Around each use of a block: a strategy gathers the block's parameters before and releases them
  * after. For operations over the ranks: collectives of all ranks that share the batch. */
 #ifndef NN_HOOKS_H
 #define NN_HOOKS_H

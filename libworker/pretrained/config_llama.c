@@ -60,7 +60,7 @@ static int read_biases(const struct tree *root, const struct family *family,
     return config_want_bools(root, (struct config_wanted[]){{"mlp_bias", false}, {0}}, err);
 }
 
-/* A layer's kind must be the one that the window's keys give it. */
+/* A layer's kind must be the one that the window's keys define. */
 static int check_layer(const struct tree *node, int i, const struct wk_llama_config *c,
                        struct error *err)
 {

@@ -96,7 +96,7 @@ static int read_llama3(const struct tree *rope, struct wk_rope_scaling *s, struc
     return rc;
 }
 
-/* The key beside the others takes precedence, as Phi-3 has it. */
+/* The key beside the others has precedence, as in Phi-3. */
 static int read_original(const struct tree *root, const struct tree *rope,
                          struct wk_rope_scaling *s, struct error *err)
 {

@@ -1,6 +1,6 @@
 /* Memory that this process may still use before the kernel kills it. Limits are those of its
- * control group and of the groups above it, in version 2 of the hierarchy (memory.max) and version
- * 1 (memory.limit_in_bytes), and what the machine has left (MemAvailable). Cached files count as
+ * control group and of the groups above it: memory.max of version 2, memory.limit_in_bytes of
+ * version 1. What the machine has left (MemAvailable) is one, too. Cached files count as
  * free, because the kernel can drop them. Reads files; any thread. Source: Linux,
  * Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst and filesystems/proc.rst. */
 #ifndef TENSOR_MEMORY_LIMIT_H

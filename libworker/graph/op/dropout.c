@@ -1,5 +1,5 @@
 /* Dropout (Srivastava et al. 2014) by keyed noise: backward draws the same choice again, so nothing
- * is kept. Samples are the outermost factor of a tensor's memory: a sample's elements lie together.
+ * is kept. Samples are the outermost factor of a tensor's memory: a sample's elements are adjacent.
  */
 #include "libworker/graph/op/attributes.h"
 #include "libworker/graph/op/cost.h"

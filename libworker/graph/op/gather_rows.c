@@ -1,5 +1,5 @@
 /* Rows of each sample by their numbers: out[samples, n, …] = x[samples, index[samples, n], …]. A
- * number that is WK_IGNORED gives zeros and has no gradient. */
+ * number that is WK_IGNORED yields zeros and has no gradient. */
 #include "libworker/graph/op/move.h"
 
 enum { ROWS = 0, INDEX = 1 };

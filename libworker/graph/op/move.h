@@ -1,4 +1,4 @@
-/* What operations that move elements have in common: any type goes through, values become f32 at
+/* What operations that move elements have in common: any type is accepted, values become f32 at
  * build time. Pure. */
 #ifndef OP_MOVE_H
 #define OP_MOVE_H

@@ -105,7 +105,7 @@ static void reduce_forward(const struct op_call *call)
     }
 }
 
-/* The gradient of results [i, i + count) of outer number o goes to all n, or to the largest. */
+/* The gradient of results [i, i + count) of outer number o is for all n, or for the largest. */
 static void slopes_spread(const struct op_call *call, const struct extent *e, const int64_t at[2],
                           int64_t count, const struct reduction *r)
 {

@@ -13,7 +13,7 @@ struct turn {
     int64_t span; /* elements that stay together at the end */
 };
 
-/* Add a dimension of the result, or let the last one grow where it goes on in the input. */
+/* Add a dimension of the result, or let the last one grow where it continues in the input. */
 static void turn_grow(struct turn *t, int64_t size, int64_t stride)
 {
     if (size == 1)

@@ -213,10 +213,10 @@ struct wk_comm_status {
     uint64_t sequence;
     uint64_t bytes;
     int64_t waiting_us; /* since it began to wait; 0 while data moves */
-    int waiting_count;  /* ranks whose arrival it waits for */
+    int waiting_count;  /* ranks that it waits for */
     int waiting[16];    /* the first of them */
     int failure;        /* as wk_comm_error's code */
-    int left;           /* ranks that have said goodbye */
+    int left;           /* ranks that left with a goodbye */
 };
 WK_API void wk_comm_status(struct wk_comm *comm, struct wk_comm_status *ret);
 
@@ -244,7 +244,7 @@ WK_API int wk_wait(struct wk_work *work);
  * its code. */
 WK_API void wk_comm_abort(struct wk_comm *comm);
 
-/* Say goodbye to the other ranks and free. Queued work ends with WK_EABORT. No other thread may be
+/* Leave the group with a goodbye, and free. Queued work ends with WK_EABORT. No other thread may be
  * inside a call (abort first, then join). NULL is allowed. */
 WK_API void wk_comm_close(struct wk_comm *comm);
 

@@ -6,7 +6,7 @@
  * keys. MUSTER_CONFIG names the file if the program does not.
  *
  * A job spec can serve as config file: its `training` and `checkpoint` are read. An unknown key is
- * refused with its line and the nearest name. On rank 0 wk_open gives a notice for each value
+ * refused with its line and the nearest name. On rank 0 wk_open sends a notice for each value
  * without effect (fsdp.prefetch under strategy ddp, a variable MUSTER_STRATGEY).
  */
 #ifndef WORKER_CONFIG_H

@@ -109,7 +109,7 @@ WK_API int64_t wk_deal_batches(const struct wk_deal *deal, int rank, int world);
 WK_API int64_t wk_deal_batch(const struct wk_deal *deal, int rank, int world, int64_t k,
                              int64_t *ret_indices);
 
-/* Number of elements of round k, over all ranks, that are not padding. They come before the
+/* Number of elements of round k, over all ranks, that are not padding. They are before the
  * padding, in rank order. */
 WK_API int64_t wk_deal_real(const struct wk_deal *deal, int world, int64_t k);
 

@@ -121,7 +121,7 @@ WK_API void wk_graph_freeze(struct wk_graph *graph, bool on);
  * the content as of the last step. A training pass reads what the window's passes before it have
  * left: under accumulation updates follow one another, as torch's do.
  *
- * On several ranks wk_step gives all of them the mean of what each has, weighted by the samples of
+ * On several ranks wk_step sets all of them to the mean of the ranks', weighted by the samples of
  * its passes in the window. So they evaluate alike, and what rank 0 saves is every rank's. */
 WK_API struct wk_tensor *wk_graph_buffer(struct wk_graph *graph, const char *name,
                                          struct wk_shape shape, double value);
@@ -153,7 +153,7 @@ WK_API void wk_graph_keep_f32(struct wk_graph *graph, bool on);
  * (wk_op_prefix). */
 WK_API void wk_graph_max_length(struct wk_graph *graph, int64_t length);
 
-/* Name a value that evaluation can ask for. A model whose output "logits" is [samples, length,
+/* Name a value that evaluation can ask for. A model with an output "logits" of [samples, length,
  * vocab] can be evaluated and generate text as wk_gpt_new's can. */
 WK_API void wk_graph_output(struct wk_graph *graph, const char *name, struct wk_tensor *value);
 
@@ -221,7 +221,7 @@ WK_API enum wk_dtype wk_tensor_type(const struct wk_tensor *tensor);
 /* ---- Layers: an operation with its parameters, named `name`.weight and `name`.bias ---- */
 
 /* y[…, out] = x[…, in] weight[in, out] + bias[out]. Weights begin uniform in ±1 / sqrt(in), as
- * torch's do; a parameter of one's own with wk_op_linear begins as it says. */
+ * torch's do; a parameter of one's own with wk_op_linear has its own initial values. */
 WK_API struct wk_tensor *wk_layer_linear(struct wk_tensor *x, const char *name, int64_t out);
 /* wk_op_layer_norm, wk_op_rms_norm and wk_op_group_norm with an epsilon of 1e-5. */
 WK_API struct wk_tensor *wk_layer_norm(struct wk_tensor *x, const char *name);
@@ -370,8 +370,8 @@ WK_API struct wk_tensor *wk_op_slice(struct wk_tensor *x, int dim, int64_t first
 /* The first WK_LENGTH rows of a parameter: positions that are learned. Limits the length to its
  * rows. No copy. */
 WK_API struct wk_tensor *wk_op_prefix(struct wk_tensor *param);
-/* out[samples, length, width]: the rows of a parameter for the positions in each document, whose
- * starts are as in wk_attention_options. Limits the length to the parameter's rows. */
+/* out[samples, length, width]: the rows of a parameter for the positions in each document. Starts
+ * are as in wk_attention_options. Limits the length to the parameter's rows. */
 WK_API struct wk_tensor *wk_op_positions(struct wk_tensor *param, struct wk_tensor *starts);
 /* x[samples, length, width]: the last `positions` of each position side by side, the oldest first,
  * zeros before the sample. */
@@ -381,7 +381,7 @@ WK_API struct wk_tensor *wk_op_concat(struct wk_tensor *const *parts, int n, int
 /* out[samples, n, …] = x[samples, index[samples, n], …], zeros where the index is WK_IGNORED. The
  * rows of x are a fixed number. */
 WK_API struct wk_tensor *wk_op_gather_rows(struct wk_tensor *x, struct wk_tensor *index);
-/* Over dimension `dim`, which goes and does not count samples. */
+/* Over dimension `dim`, which is removed and does not count samples. */
 WK_API struct wk_tensor *wk_op_reduce(struct wk_tensor *x, enum wk_reduce kind, int dim);
 /* An input in f32, or whole numbers of it in i32; the input itself if it has that type. Rounds to
  * nearest even; i64 outside i32 becomes the nearest that is. */

@@ -6,7 +6,7 @@
  *
  * Weight decay applies only to tensors of two or more dimensions, in our models and in a program's
  * own. A group, or a buffer's `decay` or `no_decay` (parallel.h), changes that. If weight decay
- * applies to no parameter of a model, wk_prepare gives a notice.
+ * applies to no parameter of a model, wk_prepare sends a notice.
  */
 #ifndef WORKER_OPTIM_H
 #define WORKER_OPTIM_H
@@ -92,7 +92,7 @@ WK_API int wk_optimizer_new(struct wk_context *ctx, const struct wk_optimizer_op
 
 WK_API void wk_optimizer_free(struct wk_optimizer *optimizer);
 
-/* Set the model whose parameters the optimizer updates. wk_prepare requires it if there are several
+/* Set the model that the optimizer updates. wk_prepare requires it if there are several
  * models. WK_EINVAL for NULL, WK_ESTATE after wk_prepare. */
 WK_API int wk_optimizer_over(struct wk_optimizer *optimizer, const struct wk_model *model);
 
@@ -122,7 +122,7 @@ WK_API int wk_optimizer_group(struct wk_optimizer *optimizer, const struct wk_gr
  *             at total_steps - 1, as torch.optim.lr_scheduler.OneCycleLR (Smith and Topin 2019)
  *   LAMBDA    lambda(arg, s), warm-up multiplied in
  *   PRODUCT   the parts' factors multiplied
- *   SEQUENCE  part i until step ends[i], each counting from its own start; the last goes on
+ *   SEQUENCE  part i until step ends[i], each counting from its own start; the last never ends
  */
 enum wk_schedule_kind {
     WK_SCHEDULE_CONSTANT,
@@ -152,7 +152,7 @@ struct wk_schedule_options {
     int64_t ends[WK_SCHEDULE_PARTS_MAX];     /* SEQUENCE: rising; the last is not used */
 };
 
-/* Bound to `optimizer`, whose rate becomes that of step 0. WK_EINVAL, WK_ENOMEM. */
+/* Bound to `optimizer`; its rate becomes that of step 0. WK_EINVAL, WK_ENOMEM. */
 WK_API int wk_scheduler_new(struct wk_optimizer *optimizer,
                             const struct wk_schedule_options *options,
                             struct wk_scheduler **ret_scheduler);

@@ -60,7 +60,7 @@ WK_API struct wk_loader *wk_loader_in(struct wk_context *ctx, const char *path,
 WK_API struct wk_loader *wk_rows_in(struct wk_context *ctx, const struct wk_row_options *rows,
                                     const struct wk_loader_options *options);
 
-/* wk_graph_model: the graph is taken over, also on failure and in a context with an error. */
+/* wk_graph_model: it owns the graph then, also on failure and in a context with an error. */
 WK_API struct wk_model *wk_graph_in(struct wk_context *ctx, struct wk_graph *graph);
 WK_API struct wk_model *wk_gpt_in(struct wk_context *ctx, const struct wk_gpt_config *config);
 WK_API struct wk_model *wk_llama_in(struct wk_context *ctx, const struct wk_llama_config *config);

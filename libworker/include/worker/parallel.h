@@ -13,7 +13,7 @@
  * Details: mixed_precision bf16 or fp16
  * - The optimizer keeps its parameters in float, and passes see them rounded, as in our own models.
  *   This applies to matrices, and to vectors with `narrow`.
- * - A program whose kernels multiply narrow numbers declares that per buffer (wk_buffer.narrow) and
+ * - A program with kernels for narrow numbers declares that per buffer (wk_buffer.narrow) and
  *   reads bits. Any other program reads floats with the rounded values and needs no change.
  * - In fp16 a program that reads bits multiplies its loss by wk_backward_scale before the backward
  *   pass.
@@ -131,7 +131,7 @@ WK_API const uint16_t *wk_parameter_low(struct wk_model *model, int index);
 WK_API uint16_t *wk_parameter_low_grad(struct wk_model *model, int index);
 
 /* Factor for the loss before the program's own backward pass, so that no gradient is too small for
- * f16. It is the loss scale if mixed_precision is fp16 and a buffer of the model takes f16, else 1.
+ * f16. It is the loss scale if mixed_precision is fp16 and a buffer of the model is in f16, else 1.
  * All gradients of the model are scaled by it, also those in float. wk_set_loss gets the unscaled
  * loss. It changes only in wk_step, so ask in each pass. 1 for an unprepared model. */
 WK_API double wk_backward_scale(const struct wk_model *model);
@@ -181,7 +181,7 @@ WK_API int wk_no_sync(struct wk_model *model, bool on);
  *   ask again. A step therefore counts only when wk_steps has risen; otherwise the program uses the
  *   same data again.
  * - Such a pass may read parameters that are spread over the ranks as zeros.
- * - A model of ours takes a batch of 0 samples where there is no data, because every rank must call
+ * - A model of ours gets a batch of 0 samples where there is no data, because every rank must call
  *   wk_forward.
  * - It costs one small message per pass.
  * - With loaders: the weight applies to the passes after this call, until the first wk_next that
@@ -212,7 +212,7 @@ struct wk_gradient_hook {
 };
 
 /* `hook` is copied; NULL returns to the setting's. Call it between steps. WK_ESTATE before
- * wk_prepare or inside a step, WK_EUNSUPPORTED under a strategy other than ddp. */
+ * wk_prepare or inside a step, WK_EUNSUPPORTED under another strategy than ddp. */
 WK_API int wk_set_gradient_hook(struct wk_model *model, const struct wk_gradient_hook *hook);
 
 /* Make every parameter readable on this rank, with the optimizer's values, at the address that

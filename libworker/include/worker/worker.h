@@ -280,7 +280,7 @@ WK_API int wk_forward(struct wk_model *model, const struct wk_batch *batch, doub
  * those of the next `n` passes: all batches of the window. For batches that no loader dealt, and
  * for a loader's with targets or weights that the program changed. wk_next counts all others.
  *
- * All ranks call it with the same n, also one whose batches have no samples, before the window's
+ * All ranks call it with the same n, also one with batches without samples, before the window's
  * first wk_forward. The batches may be copies; their `denominator` is not used. One message of 8
  * bytes for each loss. In such a window the weight of wk_join does not count.
  *
@@ -297,7 +297,7 @@ WK_API int wk_count_batches(struct wk_model *model, const struct wk_batch *batch
  * fsdp all ranks call it, like wk_forward, even with a share of no samples.
  *
  * Values that are unavailable, as in a broken generation, are zeros. WK_EUNSUPPORTED for a custom
- * model, whose passes are the program's own (wk_forward and wk_generate too). WK_EINVAL as for
+ * model: its passes are the program's own (wk_forward and wk_generate too). WK_EINVAL as for
  * wk_forward, and for losses without targets.
  */
 WK_API int wk_evaluate(struct wk_model *model, const struct wk_batch *batch, double *ret_loss,
@@ -383,8 +383,8 @@ WK_API double wk_loss(const struct wk_context *ctx);
  * same cases and for a model that was not prepared. */
 WK_API double wk_model_loss(const struct wk_model *model);
 
-/* For custom models: this rank's part of the loss of the pass whose wk_backward comes next, divided
- * by the batch's denominator. Call it before or after wk_grad_ready. A window in which no rank
+/* For custom models: this rank's part of the loss of the pass of the next wk_backward, divided by
+ * the batch's denominator. Call it before or after wk_grad_ready. A window in which no rank
  * called it has no loss. Logs and charts leave it out, with one notice. WK_ESTATE between the last
  * wk_backward of a window and wk_step, because that loss is already being summed. */
 WK_API int wk_set_loss(struct wk_model *model, double loss);

@@ -1,5 +1,5 @@
-/* Private to kernel/cpu: the tiles that the fast attention kernels go by, and their memory, which
- * is the same for every build so that a plan does not depend on the machine. Pure; any thread.
+/* Private to kernel/cpu: the tiles of the fast attention kernels, and their memory. It is the same
+ * for every build, so that a plan does not depend on the machine. Pure; any thread.
  */
 #ifndef KERNEL_CPU_ATTENTION_TILES_H
 #define KERNEL_CPU_ATTENTION_TILES_H
@@ -13,7 +13,7 @@ extern const struct attention_kernels attention_fast_base;
 extern const struct attention_kernels attention_fast_avx2;
 extern const struct attention_kernels attention_fast_avx512;
 
-/* A tile has ROWS queries and COLS keys, whose scores stay in the second-level cache. COLS is a
+/* A tile has ROWS queries and COLS keys; its scores stay in the second-level cache. COLS is a
  * multiple of PANEL, the widest product that is computed at once, and ROWS of STRIP, its rows. A
  * row of scores is longer than COLS by one line: rows a power of two apart would compete for few
  * places of the cache. */

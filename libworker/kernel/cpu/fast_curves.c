@@ -35,8 +35,8 @@ static void sigmoid_fast(float *out, const float *x, size_t count)
     }
 }
 
-/* log(1 + y) is 2 artanh(s) with s = y / (2 + y), at most 1/3: a series in s^2, whose next term is
- * a quarter of a unit. Beyond the edge y is below 2^-118. */
+/* log(1 + y) is 2 artanh(s) with s = y / (2 + y), at most 1/3: a series in s^2. Its next term is a
+ * quarter of a unit. Beyond the edge y is below 2^-118. */
 static void softplus_rest_fast(float *out, const float *x, size_t count)
 {
     const float edge = 81.8f;

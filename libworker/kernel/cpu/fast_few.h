@@ -2,7 +2,7 @@
  * since reading is slower than the arithmetic. With more rows, widening it for a product in float
  * pays: from about 8 rows on where b is turned, else from about 48.
  *
- * The loops say that their iterations are independent: GCC does not see it once they are inlined.
+ * The loops declare their iterations independent: GCC does not see it once they are inlined.
  * Included by fast.c only.
  */
 #ifndef KERNEL_CPU_FAST_FEW_H

@@ -19,7 +19,7 @@ struct rows {
     int64_t row_bytes, bytes; /* from one to the next; of one */
 };
 
-/* Request a row: rows are far apart, so that the processor does not see what comes next. An address
+/* Request a row: rows are far apart, so that the processor does not see what follows. An address
  * past the array's end is harmless. */
 static void rows_ask(const struct rows *x, int64_t row)
 {

@@ -17,8 +17,8 @@
  * block is one line of half floats. */
 enum { STREAM_LINE_BYTES = 64, STREAM_BLOCK = STREAM_LINE_BYTES / sizeof(uint16_t) };
 
-/* The cache for requested lines: the first level for a pass that reads only one array (0.14 ns an
- * element on Zen 4, where the second takes 0.19), the second for passes over several. */
+/* The cache for requested lines. A pass over one array uses the first level (0.14 ns an element on
+ * Zen 4, with the second 0.19), passes over several use the second. */
 enum stream_level { STREAM_FIRST, STREAM_SECOND };
 
 /* Request x[ahead] to x[ahead + STREAM_BLOCK); an address past the array's end is harmless. `level`

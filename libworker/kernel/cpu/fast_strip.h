@@ -1,4 +1,4 @@
-/* Products of a strip of rows, whose sums stay in registers. Included by fast_attention.c only. */
+/* Products of a strip of rows; their sums stay in registers. Included by fast_attention.c only. */
 #ifndef KERNEL_CPU_FAST_STRIP_H
 #define KERNEL_CPU_FAST_STRIP_H
 
