@@ -17,9 +17,9 @@ from sources import OUTSIDE, ROOT, tracked
 # "all" says, rounded up. Never raise one: mend the new sentence instead.
 #            dialect words per 1,000 words | sentences above SENTENCE_MAX words
 LIMITS = {
-    "comments":  (2.5, 20),
-    "documents": (3.0, 16),
-    "help":      (1.0, 2),
+    "comments":  (0.7, 6),
+    "documents": (0.5, 2),
+    "help":      (0.6, 2),
 }
 SENTENCE_MAX = 30
 
