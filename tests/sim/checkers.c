@@ -299,6 +299,7 @@ void stage_check_cluster(struct stage *stage)
     check_ledgers(stage, cluster);
     check_runtimes(stage, cluster);
     sizes_check(stage, cluster);
+    faults_strike_left(stage, cluster);
     check_limits(stage, cluster);
     check_preemptions(stage, cluster);
     check_ends(stage, cluster);

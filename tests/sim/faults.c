@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "coordinator/model/cluster_walk.h"
+#include "coordinator/model/query.h"
 #include "coordinator/store/store_memory.h"
 #include "tests/sim/stage.h"
 
@@ -246,6 +248,39 @@ static void fault_due(struct world *world, void *arg)
         return;
     strike(faults, draw(faults));
     world_at(world, world->now_ms + rng_between(&faults->rng, 1, GAP_MAX_MS), fault_due, faults);
+}
+
+static struct process *process_of(struct stage *stage, const struct job *job,
+                                  const struct worker *worker)
+{
+    for (int n = 0; n < stage->nodes_count; n++)
+        for (int i = 0; i < stage->nodes[n].processes_count; i++) {
+            struct process *process = stage->nodes[n].processes[i];
+            if (process->key.uid == worker->uid && strcmp(process->key.job, job->id) == 0)
+                return process;
+        }
+    return NULL;
+}
+
+static void kill_due(struct world *world, void *arg)
+{
+    struct process *process = arg; /* its node keeps it */
+    if (!process_lives(process))
+        return;
+    process_signal(process, SIGKILL);
+    world->stage->kills++;
+}
+
+void faults_strike_left(struct stage *stage, const struct cluster *cluster)
+{
+    for (const struct job *job = cluster_first_begun_job(cluster); job && !stage->calm;
+         job = cluster_next_begun_job(cluster, job)) {
+        int rank = 0;
+        const struct worker *left = job_is_moving(job) ? job_next_left(job, &rank) : NULL;
+        struct process *process = left ? process_of(stage, job, left) : NULL;
+        if (process && process_lives(process) && process->pid % 3 == 0)
+            world_at(stage->world, stage->world->now_ms + 1, kill_due, process);
+    }
 }
 
 /* All is well again; agents that were fenced away come back as their service manager would have. */

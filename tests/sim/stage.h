@@ -136,6 +136,9 @@ struct sim_job *workload_job(struct stage *stage, const char *id);
 
 /* faults.c */
 void faults_init(struct stage *stage, int64_t until_ms);
+/* A node is often drained because it fails: after each turn, every third worker that others are to
+ * replace there dies before they are ready. Without a chance of its own, so that worlds stay. */
+void faults_strike_left(struct stage *stage, const struct cluster *cluster);
 
 /* past.c: once all has ended */
 void stage_check_past(struct stage *stage);
