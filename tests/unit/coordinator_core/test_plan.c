@@ -175,6 +175,22 @@ Test(plan, what_is_said_of_a_drain_is_what_happens)
                      "j1 running all_joined\nb drained administrator\n");
 }
 
+/* Unlike `scale`, a drain and a preemption do not wait for the first word of its program. */
+Test(plan, a_silent_gang_starts_again_at_once_as_it_is_said)
+{
+    s.unaware = true;
+    nodes(2);
+    submit("torch", 1, 2, NULL);
+    story_wait(&s, UNAWARE_AFTER_MS + 1000);
+    cr_assert_eq(story_job(&s, "j1")->current.nodes, 2);
+    expect(&(struct what_if){.drained = {cluster_node(s.cluster, "b")}, .drained_count = 1},
+           "waits; j1 restarts");
+    s.trace[0] = 0;
+    story_node_set(&s, "b", NODE_DRAIN);
+    story_follow(&s);
+    cr_expect(strstr(s.trace, "j1 restarting node_drained\n"), "%s", s.trace);
+}
+
 Test(plan, a_drain_that_ends_many_gangs_is_thought_through)
 {
     enum { GANGS = STORY_WORKERS_MAX - 10, FREE = 5 };
