@@ -203,6 +203,20 @@ static int serve(struct forward *forward)
     }
 }
 
+/* A token that may open no channel may use none either: it is refused before the channel is looked
+ * for. There is no channel without an id, and no other answer matters here. */
+static int check_token(struct forward *forward, struct error *err)
+{
+    Muster__ReceiveChannelRequest none = MUSTER__RECEIVE_CHANNEL_REQUEST__INIT;
+    Muster__ReceiveChannelAnswer *answer = NULL;
+    int rc = client_call(&forward->client, "ReceiveChannel", &none, NULL, &answer, err);
+    rpc_message_free(answer);
+    if (rc == E_PERMISSION_DENIED)
+        return rc;
+    *err = (struct error){0};
+    return 0;
+}
+
 static int forward_to(struct forward *forward, uint16_t local)
 {
     Muster__Job *job = NULL;
@@ -213,7 +227,7 @@ static int forward_to(struct forward *forward, uint16_t local)
     if (job->ended_wall_ms || (job->world > 0 && job->world <= forward->rank))
         error_set(&err, E_FAILED_PRECONDITION, "job %s is %s and has no rank %u now", job->id,
                   job_word(job), forward->rank);
-    if (err.code || listen_here(&local, &forward->listener, &err)) {
+    if (err.code || check_token(forward, &err) || listen_here(&local, &forward->listener, &err)) {
         rpc_message_free(job);
         return client_fail(&err);
     }

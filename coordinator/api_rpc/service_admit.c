@@ -88,6 +88,9 @@ static int authorise(struct service *service, const struct service_method *metho
     access_role_names(method->roles, names, sizeof(names));
     rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
                    names, caller->role);
+    error_hint(err,
+               "an administrator makes one with `muster token create`; --token or MUSTER_TOKEN "
+               "chooses it");
     if (service_audits(method)) {
         struct service_trace trace = {0};
         service_trace_init(&trace, request);

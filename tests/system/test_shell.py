@@ -220,8 +220,10 @@ def test_others_are_refused(cluster):
     for verb in (["exec", job, "--", "id"], ["shell", job], ["forward", job, "0:80"]):
         done = as_user(cluster, blue, *verb)
         assert done.returncode == 2 and f"no job has the id or name '{job}'" in done.stderr, (verb, done.stderr)
-    done = as_user(cluster, viewer, "exec", job, "--", "id")
-    assert done.returncode == 3 and "needs a token of role admin or member, not viewer" in done.stderr, done.stderr
+    for verb in (["exec", job, "--", "id"], ["forward", job, "0:80"]):
+        done = as_user(cluster, viewer, *verb)
+        assert done.returncode == 3 and "needs a token of role admin or member, not viewer" in done.stderr, (verb, done.stderr)
+        assert "muster token create" in done.stderr and not done.stdout, (verb, done)  # nothing listens
     done = as_user(cluster, red, "exec", job, "--rank", "9", "--", "id")
     assert done.returncode == 2 and "has no rank 9" in done.stderr
 
