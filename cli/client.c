@@ -413,6 +413,12 @@ bool client_printed(const struct args *args, const void *message)
     return true;
 }
 
+void client_tell_refused(FILE *out, const char *why)
+{
+    if (why[0])
+        fprintf(out, "%s. Workers train on; no job starts, and no change is accepted.\n", why);
+}
+
 void client_print_item(const char *format, const void *message)
 {
     if (strcmp(format, "yaml") == 0)

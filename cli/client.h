@@ -73,6 +73,10 @@ int client_ask(const struct args *args, const char *method, const void *request,
  * what in its texts could fool a terminal was escaped (cli/escape.h). */
 bool client_printed(const struct args *args, const void *message);
 
+/* Below a list, for people: the coordinator accepts no changes. `why` is the answer's
+ * changes_refused; nothing for the empty text. */
+void client_tell_refused(FILE *out, const char *why);
+
 /* Print one of several messages, in the `format` of -o: JSON on a line of its own, or a YAML
  * document. */
 void client_print_item(const char *format, const void *message);

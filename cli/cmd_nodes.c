@@ -186,6 +186,8 @@ static int run_list(const struct args *args)
             print_links(answer);
         else
             print_nodes(answer);
+        fflush(stdout);
+        client_tell_refused(stderr, answer->changes_refused);
     }
     answer->n_nodes = all; /* it frees all */
     rpc_message_free(answer);

@@ -142,6 +142,29 @@ static int ask_pages(const struct args *args, Muster__ListJobsRequest *request,
     return code;
 }
 
+static void print_jobs(const struct args *args, const Muster__ListJobsAnswer *answer)
+{
+    static const char *const titles[] = {"ID",        "NAME",  "USER",   "STATE",  ">NODES",
+                                         ">WORLD",    ">STEP", ">LOSS",  ">TOK/S", "START",
+                                         ">DURATION", ">AGE",  "REASON", NULL};
+    bool all = args_flag(args, "all");
+    struct table table;
+    table_init(&table, titles);
+    for (size_t i = 0; i < answer->n_jobs; i++)
+        job_row(&table, answer->jobs[i]);
+    table_print(&table, stdout, all ? "no jobs" : "no active jobs; `muster ps -a` lists all");
+    table_fini(&table);
+    for (size_t i = 0; args_flag(args, "verbose") && i < answer->n_jobs; i++)
+        whole_reason(answer->jobs[i]);
+    fflush(stdout);
+    if (answer->next_cursor[0])
+        fprintf(stderr,
+                "there are more: these are the newest %zu; `--limit` shows up to 1000, "
+                "`--state` and `--tenant` choose\n",
+                answer->n_jobs);
+    client_tell_refused(stderr, answer->changes_refused);
+}
+
 static int run_ps(const struct args *args)
 {
     Muster__ListJobsRequest request = MUSTER__LIST_JOBS_REQUEST__INIT;
@@ -157,24 +180,8 @@ static int run_ps(const struct args *args)
     int code = ask_pages(args, &request, &answer);
     if (code != 0)
         return code;
-    if (!client_printed(args, answer)) {
-        static const char *const titles[] = {"ID",        "NAME",  "USER",   "STATE",  ">NODES",
-                                             ">WORLD",    ">STEP", ">LOSS",  ">TOK/S", "START",
-                                             ">DURATION", ">AGE",  "REASON", NULL};
-        struct table table;
-        table_init(&table, titles);
-        for (size_t i = 0; i < answer->n_jobs; i++)
-            job_row(&table, answer->jobs[i]);
-        table_print(&table, stdout, all ? "no jobs" : "no active jobs; `muster ps -a` lists all");
-        table_fini(&table);
-        for (size_t i = 0; args_flag(args, "verbose") && i < answer->n_jobs; i++)
-            whole_reason(answer->jobs[i]);
-        if (answer->next_cursor[0])
-            fprintf(stderr,
-                    "there are more: these are the newest %zu; `--limit` shows up to 1000, "
-                    "`--state` and `--tenant` choose\n",
-                    answer->n_jobs);
-    }
+    if (!client_printed(args, answer))
+        print_jobs(args, answer);
     rpc_message_free(answer);
     return EXIT_DONE;
 }

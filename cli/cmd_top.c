@@ -100,6 +100,7 @@ static void write_picture(Muster__ListNodesAnswer *nodes, Muster__ListJobsAnswer
     escape_message(jobs);
     if (!out)
         return;
+    client_tell_refused(out, nodes->changes_refused);
     print_nodes(out, nodes);
     fputc('\n', out);
     print_jobs(out, jobs);

@@ -311,6 +311,7 @@ void call_list_jobs(struct service *service, struct service_call *call, bool las
     }
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
+    answer.changes_refused = service_changes_refused(service, &err);
     if (list_page(call, job, &arena, &answer))
         service_answer(call, &answer.base);
     else

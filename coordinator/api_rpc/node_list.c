@@ -160,6 +160,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
     const struct cluster *cluster = service_cluster(service);
     const Muster__ListNodesRequest *message = (const void *)call->request;
     Muster__ListNodesAnswer answer = MUSTER__LIST_NODES_ANSWER__INIT;
+    struct error err = {0};
     struct arena arena;
     arena_init(&arena, WIRE_ARENA_MAX_BYTES);
     answer.nodes = arena_pointers(&arena, (size_t)cluster_nodes_count(cluster));
@@ -175,6 +176,7 @@ void call_list_nodes(struct service *service, struct service_call *call, bool la
         whole = number_changes(service, answer.nodes, answer.n_nodes);
     }
     answer.version = service->nodes_version;
+    answer.changes_refused = service_changes_refused(service, &err);
     answer.whole = !is_known(service, message->since);
     if (whole && !answer.whole) {
         answer.n_nodes = only_since(service, message->since, answer.nodes, answer.n_nodes);

@@ -199,7 +199,6 @@ static void show_queue(struct glance *glance)
 void call_overview(struct service *service, struct service_call *call, bool last_chance)
 {
     (void)last_chance;
-    const struct service_host *host = &service->options.host;
     const Muster__OverviewRequest *message = (const void *)call->request;
     uint32_t limit = message->limit ? message->limit : OVERVIEW_DEFAULT;
     struct glance glance = {.call = call,
@@ -210,8 +209,7 @@ void call_overview(struct service *service, struct service_call *call, bool last
     struct error err = {0};
     arena_init(&glance.arena, WIRE_ARENA_MAX_BYTES);
     count_all(&glance);
-    if (!host->writable(host->self, &err))
-        glance.answer.changes_refused = err.text;
+    glance.answer.changes_refused = service_changes_refused(service, &err);
     glance.answer.jobs = &glance.jobs;
     glance.answer.nodes = &glance.nodes;
     glance.answer.running =

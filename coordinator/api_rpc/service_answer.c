@@ -68,6 +68,12 @@ void service_answer_whole(struct service_call *call, bool whole, const ProtobufC
     service_fail(call, &err);
 }
 
+char *service_changes_refused(const struct service *service, struct error *err)
+{
+    const struct service_host *host = &service->options.host;
+    return host->writable(host->self, err) ? rpc_text("") : err->text;
+}
+
 /* The reason may be a change of this very turn. If storing that fails, the caller gets that failure
  * instead. */
 void service_refuse(struct service_call *call, const struct error *err)

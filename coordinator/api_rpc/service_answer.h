@@ -20,6 +20,9 @@ void service_refuse(struct service_call *call, const struct error *err);
 void service_call_end(struct service_call *call, const struct error *err,
                       const ProtobufCMessage *answer);
 
+/* Why no change can be stored now, in `err`; the empty text while changes are accepted. */
+char *service_changes_refused(const struct service *service, struct error *err);
+
 /* Free the call without an answer. */
 void service_call_free(struct service_call *call);
 

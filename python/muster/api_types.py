@@ -64,6 +64,7 @@ class Job(TypedDict, total=False):
 class ListJobsAnswer(TypedDict):
     jobs: List[Job]
     next_cursor: str
+    changes_refused: str
 
 class ListChannelsAnswer(TypedDict):
     channels: List[Channel]
@@ -134,6 +135,7 @@ class ListNodesAnswer(TypedDict):
     version: str
     whole: bool
     forgotten: List[str]
+    changes_refused: str
 
 class Node(TypedDict, total=False):
     name: str

@@ -242,8 +242,9 @@ def test_a_full_disk_loses_nothing_acknowledged(make_cluster, tmp_path):
     try:
         cluster.start_coordinator()
         accepted, refused = [], None
+        large = ("--env", "FILL=" + "x" * 60000, "--", "/bin/true")
         for i in range(400):
-            done = cluster.muster("submit", "--key", f"k{i}", "--env", "FILL=" + "x" * 60000, "--", "/bin/true")
+            done = cluster.muster("submit", "--key", f"k{i}", *large)
             if done.returncode == 0:
                 accepted.append(done.stdout.strip())
             else:
@@ -251,6 +252,12 @@ def test_a_full_disk_loses_nothing_acknowledged(make_cluster, tmp_path):
                 break
         assert refused is not None, "3 MiB took 400 jobs of 60 kB"
         assert "space" in refused.stderr or "full" in refused.stderr, refused.stderr
+
+        def told(verb):
+            cluster.muster("submit", *large)  # a small change may have found room since the last one
+            return "cannot store changes: " in cluster.muster(verb, check=True).stderr
+        for verb in ("ps", "nodes"):
+            wait_for(f"`{verb}` to report it", 20, lambda: told(verb))
         if cluster.coordinator.poll() is None:
             cluster.kill_coordinator()
         subprocess.run(["mount", "-o", "remount,size=64m", str(cluster.data)], check=True)

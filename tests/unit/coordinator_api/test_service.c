@@ -228,6 +228,14 @@ static void expect_said_to_readers(const char *job, bool refused)
     const Muster__OverviewAnswer *seen = client(&world, "Overview", &glance, &answer);
     cr_assert_eq(!!strstr(seen->changes_refused, "cannot store changes"), refused);
     answer_fini(&answer);
+    Muster__ListJobsRequest list = MUSTER__LIST_JOBS_REQUEST__INIT;
+    const Muster__ListJobsAnswer *jobs = client(&world, "ListJobs", &list, &answer);
+    cr_assert_eq(!!strstr(jobs->changes_refused, "cannot store changes"), refused);
+    answer_fini(&answer);
+    Muster__ListNodesRequest ask = MUSTER__LIST_NODES_REQUEST__INIT;
+    const Muster__ListNodesAnswer *nodes = client(&world, "ListNodes", &ask, &answer);
+    cr_assert_eq(!!strstr(nodes->changes_refused, "cannot store changes"), refused);
+    answer_fini(&answer);
 }
 
 Test(service, says_why_nothing_starts_while_changes_are_refused)
