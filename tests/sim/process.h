@@ -48,7 +48,7 @@ struct process {
     /* the program; NULL once it has ended */
     struct program *program;
     struct rpc_client *hub;
-    char token[AGENT_TOKEN_MAX + 1], hub_url[NET_URL_MAX], endpoint[64];
+    char token[AGENT_TOKEN_MAX + 1], hub_url[NET_URL_MAX], endpoint[64], folder[64];
     uint64_t generation, step;
     uint64_t asked; /* newest generation it asked to join */
     bool watching, joining, committing, ending;

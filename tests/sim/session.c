@@ -67,6 +67,8 @@ void session_read_launch(struct process *process, const struct launch *launch)
     (void)str_copy(process->hub_url, sizeof(process->hub_url),
                    find_env(launch, "MUSTER_WORKER_SOCKET"));
     (void)str_copy(process->token, sizeof(process->token), launch->token);
+    (void)str_copy(process->folder, sizeof(process->folder),
+                   find_env(launch, "MUSTER_CHECKPOINT_DIR"));
     process->world_size = (uint32_t)strtoul(find_env(launch, "WORLD_SIZE"), NULL, 10);
     (void)snprintf(process->endpoint, sizeof(process->endpoint), "sim://%s/%s/%llu",
                    process->node->name, process->key.job, (unsigned long long)process->key.uid);

@@ -115,6 +115,8 @@ static void commit_done(void *arg, const struct error *err, const ProtobufCMessa
             job->acknowledged_step = commit->step;
         }
     }
+    if (err->code == E_PERMISSION_DENIED) /* then no checkpoint would count, and none be checked */
+        world_fail(process->world, "%s may not commit: %s", process->key.job, err->text);
     bool more = err->code == 0 && !commit->done && process_lives(process);
     if (more) {
         struct loop *loop = process->program->loop;
@@ -134,7 +136,7 @@ static void commit_send(struct commit *commit)
     Muster__CommitCheckpointRequest request = MUSTER__COMMIT_CHECKPOINT_REQUEST__INIT;
     Muster__Checkpoint checkpoint = MUSTER__CHECKPOINT__INIT;
     struct rpc_options options = {.timeout_ms = CALL_MS, .retry = true};
-    (void)snprintf(path, sizeof(path), "/ckpt/%s/%llu", process->key.job,
+    (void)snprintf(path, sizeof(path), "%s/%llu", process->folder,
                    (unsigned long long)commit->step);
     checkpoint.step = commit->step;
     checkpoint.generation = commit->generation;
