@@ -19,6 +19,7 @@ static void rehearsal_free(struct device *device)
     fiber_hide_begin(); /* after a failure the host has not waited for all */
     lines_fini(r);
     spans_fini(r);
+    free(r->copies);
     strmap_fini(&r->names);
     fault_unwatch();
     free(r);

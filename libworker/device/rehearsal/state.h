@@ -98,6 +98,8 @@ struct rehearsal {
     struct line *all;
     struct clock host; /* what the host has waited for */
     const struct work *running;
+    char *copies; /* of what a launch may touch: grows */
+    size_t copies_bytes;
     uint64_t ran, pending; /* pieces of work */
     struct strmap names;   /* keys only */
     void **tags;           /* of all work, in ThreadSanitizer's builds */
