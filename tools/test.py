@@ -37,7 +37,7 @@ PYTHON = "/usr/bin/python3"
 COMPILERS_NICE = 5  # a test that waits for the clock goes before a compiler
 SYSTEM_LANES = 2
 # Begun first, so that none of them runs alone at the end.
-LONG_FILES = ["test_moves.py", "test_training.py", "test_bad_input.py", "test_kills.py"]
+LONG_FILES = ["test_moves.py", "test_report.py", "test_doors.py", "test_cli.py", "test_python.py", "test_training.py"]
 # Of a handshake, of calls at the coordinator, of workers at an agent, of HTTP.
 LONG_FUZZERS, LONG_FUZZ_SECONDS = ["tls", "call", "hub", "rest"], 180
 # Programs with threads of their own. Criterion does not start under the thread sanitizer.
