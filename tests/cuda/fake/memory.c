@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "common/base/assert.h"
+#include "libworker/device/rehearsal/fiber.h"
 #include "tests/cuda/fake/inside.h"
 
 #define RANGE_BYTES ((size_t)64 << 30)
@@ -124,7 +125,9 @@ bool fake_memory_free(bool is_pinned, void *memory)
         fake_memory_open();
         in_use[piece->device] -= piece->bytes;
     }
+    fiber_hide_begin();
     memset(piece->at, 0xff, piece->bytes); /* for work that touches it all the same */
+    fiber_hide_end();
     FAKE_POISON(piece->at, piece->bytes);
     piece->at = NULL;
     range->live--;
