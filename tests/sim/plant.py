@@ -109,7 +109,7 @@ PLANTS = [
     ("retention-counts-seconds-for-days", "coordinator/retention.c",
      "(int64_t)RETENTION_KEEP_DAYS * DAY_MS", "(int64_t)RETENTION_KEEP_DAYS * 1000"),
     ("retention-counts-jobs-of-others", "coordinator/retention.c",
-     "int beyond = tenant->ended_jobs - keep;", "int beyond = cluster_jobs_count(driver->cluster) - keep;"),
+     "int beyond = tenant->ended_jobs - keep;", "int beyond = cluster_jobs_count(retention->cluster) - keep;"),
     ("node-of-an-unkillable-worker-takes-work", "coordinator/core/node.c",
      "    if (node->stuck > 0) {", "    if (node->stuck > 1) {"),
     ("spares-stay-on-a-drained-node", "coordinator/core/job.c",
