@@ -3,6 +3,7 @@
  *     device.c   which GPUs there are, opening one, its table
  *     check.c    errors of the runtime
  *     memory.c   device and pinned memory
+ *     space.c    addresses apart from memory
  *     queue.c    streams, events, copies, fills
  *     graphs.c   what a stream does again and again, as CUDA graphs
  *     table.c    kernels by name, from op_list.h and launch_list.h
@@ -31,6 +32,7 @@ enum {
     CUDA_NAME_BYTES = 256,
 };
 
+struct cuda_space;
 struct device_wire;
 struct nccl_library;
 struct nccl_piece;
@@ -48,6 +50,7 @@ struct cuda_device {
     void (*cudnn_close)(struct cuda_device *);
     struct nccl_library *nccl; /* of nccl_library.c, likewise */
     void (*nccl_close)(struct cuda_device *);
+    struct cuda_space *space;       /* of space.c, made when first used */
     struct device_wire *wires;      /* the open ones of nccl.c */
     struct nccl_piece *nccl_pieces; /* memory of nccl_memory.c; all is freed before the device */
     bool (*nccl_free)(struct cuda_device *, void *memory); /* its end of memory; NULL: none is */

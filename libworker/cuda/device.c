@@ -13,6 +13,7 @@
 #include "libworker/cuda/nccl_api.h"
 #endif
 #include "libworker/cuda/queue.h"
+#include "libworker/cuda/space.h"
 #include "libworker/cuda/table.h"
 
 enum { ARCH_LEAST = 80 };
@@ -57,6 +58,7 @@ static void cuda_free(struct device *base)
         device->cudnn_close(device);
     if (device->nccl_close)
         device->nccl_close(device);
+    free(device->space);
     free(device);
 }
 
@@ -73,6 +75,7 @@ static const struct device_ops cuda_ops = {
     .wires = &nccl_wires,
 #endif
     .replays = &cuda_replays,
+    .spaces = &cuda_spaces,
     .kernel = cuda_kernel,
     .free = cuda_free,
     .memory_new = cuda_memory_new,

@@ -18,6 +18,7 @@ struct wire_ops;
 struct remarks;
 struct replay;
 struct replay_ops;
+struct space_ops;
 
 enum memory_kind { MEMORY_DEVICE, MEMORY_PINNED };
 
@@ -38,6 +39,7 @@ struct device_ops {
     bool fresh_zeros;                 /* memory_new gives zeros */
     const struct wire_ops *wires;     /* its own collectives (wire_ops.h); NULL: it has none */
     const struct replay_ops *replays; /* its graphs (replay_ops.h); NULL: it has none */
+    const struct space_ops *spaces;   /* addresses apart from memory (space_ops.h); NULL: no */
 
     /* Its own kernel for launches of this name, NULL for none. A NULL slot: launches run theirs. */
     const struct device_kernel *(*kernel)(const struct device *device, const char *name);

@@ -103,16 +103,20 @@ static void span_unmap(struct rehearsal *r, struct span *span)
 {
     (void)munmap(span->at - r->page, span->room + 2 * r->page);
     history_fini(&span->history);
+    free(span->open);
     free(span->view);
     free(span->flights);
     free(span);
 }
 
-struct span *span_new(struct rehearsal *r, enum memory_kind kind, size_t bytes)
+bool memory_fits(const struct rehearsal *r, size_t bytes)
 {
     size_t limit = r->options.memory_bytes ? r->options.memory_bytes : SIZE_MAX / 4;
-    if (bytes > limit || (kind == MEMORY_DEVICE && r->used_bytes > limit - bytes))
-        return NULL;
+    return bytes <= limit && r->used_bytes <= limit - bytes;
+}
+
+static struct span *span_make(struct rehearsal *r, enum memory_kind kind, size_t bytes)
+{
     size_t room = bytes ? (bytes + r->page - 1) / r->page * r->page : r->page;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     char *base = mmap(NULL, room + 2 * r->page, PROT_NONE, flags, -1, 0);
@@ -135,9 +139,28 @@ struct span *span_new(struct rehearsal *r, enum memory_kind kind, size_t bytes)
     history_init(&span->history, bytes, kind == MEMORY_PINNED);
     if (kind == MEMORY_PINNED)
         pages_protect(span->at, span->room, PROT_READ | PROT_WRITE);
-    else
-        r->used_bytes += bytes;
     span_insert(r, span);
+    return span;
+}
+
+struct span *span_new(struct rehearsal *r, enum memory_kind kind, size_t bytes)
+{
+    size_t limit = r->options.memory_bytes ? r->options.memory_bytes : SIZE_MAX / 4;
+    if (bytes > limit || (kind == MEMORY_DEVICE && !memory_fits(r, bytes)))
+        return NULL;
+    struct span *span = span_make(r, kind, bytes);
+    if (span && kind == MEMORY_DEVICE)
+        r->used_bytes += bytes;
+    return span;
+}
+
+struct span *span_reserve(struct rehearsal *r, size_t bytes)
+{
+    struct span *span = bytes <= SIZE_MAX / 4 ? span_make(r, MEMORY_DEVICE, bytes) : NULL;
+    if (!span)
+        return NULL;
+    span->open = calloc(span->room / r->page, sizeof(*span->open));
+    insist(span->open);
     return span;
 }
 
@@ -175,7 +198,7 @@ void span_free(struct rehearsal *r, enum memory_kind kind, void *memory, size_t 
                         "the host has not waited for it",
                         span_text(span, span->at + used.first, text), used.touch.name,
                         (uintmax_t)used.touch.at, used.queue, used.wrote ? "writes" : "reads");
-    if (kind == MEMORY_DEVICE)
+    if (kind == MEMORY_DEVICE && !span->open)
         r->used_bytes -= span->bytes;
     span->freed = true;
     span->n_flights = 0;

@@ -18,6 +18,10 @@ const char *span_text(const struct span *span, const void *address, char ret[SPA
 /* NULL: there is no memory. */
 struct span *span_new(struct rehearsal *rehearsal, enum memory_kind kind, size_t bytes);
 
+/* Whether so much device memory is left. Addresses that have none of it, for space.c. */
+bool memory_fits(const struct rehearsal *rehearsal, size_t bytes);
+struct span *span_reserve(struct rehearsal *rehearsal, size_t bytes);
+
 /* Checks that it is what device_memory_new returned and that no work uses it any more. */
 void span_free(struct rehearsal *rehearsal, enum memory_kind kind, void *memory, size_t bytes);
 

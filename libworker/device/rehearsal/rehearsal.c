@@ -11,6 +11,7 @@
 #include "libworker/device/rehearsal/line.h"
 #include "libworker/device/rehearsal/memory.h"
 #include "libworker/device/rehearsal/pinned.h"
+#include "libworker/device/rehearsal/space.h"
 #include "libworker/device/rehearsal/work.h"
 
 static void rehearsal_free(struct device *device)
@@ -18,6 +19,8 @@ static void rehearsal_free(struct device *device)
     struct rehearsal *r = rehearsal_of(device);
     fiber_hide_begin(); /* after a failure the host has not waited for all */
     lines_fini(r);
+    if (r->n_pieces)
+        rehearsal_found(r, "%d pieces of memory were not freed", r->n_pieces);
     spans_fini(r);
     free(r->copies);
     strmap_fini(&r->names);
@@ -175,6 +178,7 @@ static const struct device_ops rehearsal_ops = {
     .name = "rehearsal",
     .kernels = "cpu",
     .host_reads = false,
+    .spaces = &rehearsal_spaces,
     .free = rehearsal_free,
     .memory_new = rehearsal_memory_new,
     .memory_free = rehearsal_memory_free,

@@ -10,6 +10,8 @@
  *     host access             host code that touches device memory, or pinned memory of a copy
  *                             that has not been waited for
  *     undefined content       a read of bytes that no launch has written
+ *     turns (slots.h)         a use of a part that is not taken; one that no event orders after the
+ *                             leave of the part that had the memory before; its old content
  *     lifetimes               double frees, frees of what is in use, work on a freed queue, ranges
  *                             in freed memory, memory and queues that are left at the end
  *

@@ -4,8 +4,7 @@
  *         ├─────────────┴─────► pinned.c ───────────────┼──► memory.c ──► history.c
  *         └────────────────────► fault.c ────────────────┘
  *
- * fiber.c, below all of them but memory.c and history.c, makes each queue a thread to
- * ThreadSanitizer.
+ * space.c is beside pinned.c. fiber.c is below all but memory.c and history.c (ThreadSanitizer).
  */
 #ifndef REHEARSAL_STATE_H
 #define REHEARSAL_STATE_H
@@ -34,7 +33,7 @@ struct span {
     char *at;           /* begins a page */
     size_t bytes, room; /* as asked for, and in whole pages */
     enum memory_kind kind;
-    bool freed;
+    bool freed, *open; /* the pages in use of addresses apart from memory (space.h), else NULL */
     struct history history;
     char *view;             /* of pinned memory */
     struct flight *flights; /* in order of enqueuing */
@@ -91,7 +90,8 @@ struct rehearsal {
     double eager; /* chance that work runs before the host waits */
     size_t page;
     struct span **spans; /* by address, freed ones included */
-    int n_spans, spans_capacity, n_freed, n_numbers;
+    int n_spans, spans_capacity, n_freed, n_numbers, n_pieces;
+    bool leaving;      /* space.c is in a leave */
     size_t used_bytes; /* device memory that is allocated */
     struct line *lines[DEVICE_QUEUES_MAX];
     uint64_t counts[DEVICE_QUEUES_MAX]; /* work of earlier queues of that index */

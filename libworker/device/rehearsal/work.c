@@ -39,6 +39,18 @@ static uint64_t number_next(struct rehearsal *r, struct line *line)
     return line->enqueued;
 }
 
+static bool is_in_use(const struct rehearsal *r, const struct span *span,
+                      const struct segment *segment)
+{
+    bool open = true;
+    if (!span->open || !segment->bytes || r->leaving)
+        return true;
+    size_t first = (size_t)(segment->at - span->at), last = first + segment->bytes - 1;
+    for (size_t page = first / r->page; page <= last / r->page; page++)
+        open = open && span->open[page];
+    return open;
+}
+
 /* The memory of a segment, if it is one memory of that kind; a finding otherwise. */
 static struct span *memory_of(struct rehearsal *r, const char *name, const struct segment *segment,
                               enum memory_kind kind)
@@ -48,6 +60,11 @@ static struct span *memory_of(struct rehearsal *r, const char *name, const struc
     bool whole = span && !span->freed && span->kind == kind && segment->at >= span->at &&
                  segment->bytes <= span->bytes &&
                  (size_t)(segment->at - span->at) <= span->bytes - segment->bytes;
+    if (whole && !is_in_use(r, span, segment)) {
+        rehearsal_found(r, "\"%s\" uses %zu bytes from %s, which is not taken: see slots.h", name,
+                        segment->bytes, span_text(span, segment->at, text));
+        return NULL;
+    }
     if (whole)
         return span;
     rehearsal_found(r, "\"%s\" declares %zu bytes from %s, which is not %s memory of this device",

@@ -8,6 +8,7 @@
 
 #include "libworker/device/cpu.h"
 #include "libworker/device/rehearsal/rehearsal.h"
+#include "libworker/device/slots.h"
 #include "tests/conformance/device/programs.h"
 #ifdef DEVICE_SUITE_CUDA
 #include "tests/cuda/fake/gpu.h"
@@ -353,7 +354,129 @@ static void a_failure_stays(void)
     device_free(device);
 }
 
+enum { PARTS = 5, SLOTS = 2 };
+
+/* Parts of one to three granules: the even ones in slot 0, the odd ones in slot 1. */
+static struct slots *some_slots(struct queue *queue, size_t *ret_granule)
+{
+    struct slots *slots = NULL;
+    struct slots_part parts[PARTS];
+    size_t granule = slots_granule(queue_device(queue)), end = 0;
+    size_t step = granule ? granule : BYTES;
+    for (int i = 0; i < PARTS; i++) {
+        parts[i] = (struct slots_part){end, (size_t)(i % 3) * step + BYTES, i % SLOTS};
+        end += (size_t)(i % 3 + 1) * step;
+    }
+    CHECK(slots_new(queue, parts, PARTS, SLOTS, &slots, NULL) == 0);
+    *ret_granule = granule;
+    return slots;
+}
+
+static float *part_at(const struct slots *slots, size_t granule, int part)
+{
+    size_t before = 0;
+    for (int i = 0; i < part; i++)
+        before += (size_t)(i % 3 + 1) * (granule ? granule : BYTES);
+    return (float *)((char *)slots_data(slots) + before);
+}
+
+/* Part by part: written on one queue, then read on another one, whose end the next one follows. */
+static void parts_take_turns(void)
+{
+    struct device *device = open_device();
+    struct queue *queue = a_queue(device), *writes = a_queue(device);
+    float *sum = device_buffer(device, BYTES), got[COUNT];
+    size_t granule = 0;
+    struct slots *slots = some_slots(queue, &granule);
+    queue_fill(queue, sum, 0, BYTES);
+    struct event left[SLOTS] = {event_record(queue), event_record(queue)};
+    for (int turn = 0; turn < 4 * PARTS; turn++) {
+        int part = 3 * turn % PARTS, slot = part % SLOTS;
+        float *at = part_at(slots, granule, part);
+        if (slots_holder(slots, part) >= 0)
+            slots_leave(slots, slots_holder(slots, part));
+        if (slots_taken(slots, part))
+            slots_leave(slots, part);
+        left[slot] = event_record(queue);
+        CHECK(slots_take(slots, part) == 0 && slots_holder(slots, part) < 0);
+        queue_wait(writes, left[slot]);
+        queue_fill(writes, at, 0, BYTES);
+        affine(writes, "fill", (struct affine){at, at, COUNT, 1, 1, true});
+        queue_wait(queue, event_record(writes));
+        affine(queue, "sum", (struct affine){sum, at, COUNT, 1, 0, true});
+    }
+    CHECK(queue_read(queue, got, sum, BYTES, NULL) == 0);
+    for (int i = 0; i < COUNT; i++)
+        CHECK(got[i] == 4 * PARTS);
+    CHECK(slots_peak(slots) == (granule ? 5 * granule : PARTS * 2 * BYTES - BYTES));
+    CHECK(queue_finish(writes, NULL) == 0);
+    slots_free(slots);
+    device_memory_free(device, sum, BYTES);
+    queue_free(writes);
+    queue_free(queue);
+    device_free(device);
+}
+
+/* All at once have what they were given; then their memory is given back. */
+static void parts_are_set_apart(void)
+{
+    struct device *device = open_device();
+    struct queue *queue = a_queue(device);
+    size_t granule = 0;
+    struct slots *slots = some_slots(queue, &granule);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < PARTS; i++) {
+            if (slots_holder(slots, i) >= 0)
+                CHECK(slots_set_apart(slots, i) == 0);
+            CHECK(slots_take(slots, i) == 0);
+            queue_fill(queue, part_at(slots, granule, i), (unsigned char)(i + 1), BYTES);
+        }
+        CHECK(slots_apart(slots));
+        for (int i = 0; i < PARTS; i++) {
+            unsigned char got[BYTES];
+            CHECK(queue_read(queue, got, part_at(slots, granule, i), BYTES, NULL) == 0);
+            CHECK(got[0] == i + 1 && got[BYTES - 1] == i + 1);
+        }
+        size_t all = slots_bytes(slots);
+        CHECK(slots_rest(slots) == 0 && !slots_apart(slots));
+        CHECK(slots_bytes(slots) == (granule ? 0 : all) && slots_peak(slots) == all);
+    }
+    slots_free(slots);
+    slots_free(NULL);
+    queue_free(queue);
+    device_free(device);
+}
+
+/* Work that is not waited for has used its old memory. */
+static void a_part_is_set_apart_while_it_is_used(void)
+{
+    struct device *device = open_device();
+    struct queue *queue = a_queue(device);
+    unsigned char got[BYTES];
+    size_t granule = 0;
+    struct slots *slots = some_slots(queue, &granule);
+    for (int part = 0; part <= SLOTS; part += SLOTS) {
+        CHECK(slots_take(slots, part) == 0);
+        queue_fill(queue, part_at(slots, granule, part), (unsigned char)(part + 1), BYTES);
+        if (part == 0)
+            slots_leave(slots, part);
+    }
+    CHECK(slots_holder(slots, 0) == SLOTS && slots_same(slots, 0, SLOTS));
+    CHECK(slots_set_apart(slots, 0) == 0 && slots_take(slots, 0) == 0);
+    queue_fill(queue, part_at(slots, granule, 0), 7, BYTES);
+    CHECK(queue_read(queue, got, part_at(slots, granule, SLOTS), BYTES, NULL) == 0);
+    CHECK(got[0] == SLOTS + 1 && got[BYTES - 1] == SLOTS + 1);
+    CHECK(queue_read(queue, got, part_at(slots, granule, 0), BYTES, NULL) == 0);
+    CHECK(got[0] == 7 && got[BYTES - 1] == 7);
+    slots_free(slots);
+    queue_free(queue);
+    device_free(device);
+}
+
 static const struct check_case cases[] = {
+    CHECK_CASE(a_part_is_set_apart_while_it_is_used),
+    CHECK_CASE(parts_take_turns),
+    CHECK_CASE(parts_are_set_apart),
     CHECK_CASE(memory_is_aligned_and_keeps_its_content),
     CHECK_CASE(what_is_too_large_is_an_error_that_is_survived),
     CHECK_CASE(at_most_sixteen_queues_at_a_time),

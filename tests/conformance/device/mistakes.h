@@ -13,6 +13,14 @@ struct mistake {
     bool both;           /* with the mistake, some seeds run one order and some the other */
 };
 
+/* Of mistakes_slots.c. */
+int turn_without_an_event(struct device *device, bool wrong);
+int part_left_while_it_is_read(struct device *device, bool wrong);
+int part_used_after_its_leave(struct device *device, bool wrong);
+int part_used_before_its_take(struct device *device, bool wrong);
+int part_not_zeroed(struct device *device, bool wrong);
+int part_freed_while_it_is_read(struct device *device, bool wrong);
+
 extern const struct mistake mistakes[]; /* a NULL name ends them */
 
 #endif

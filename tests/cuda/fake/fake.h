@@ -3,6 +3,7 @@
  *
  *     cudart.c   the runtime's functions            stream.c   streams, events, what is before what
  *     memory.c   device and pinned memory           hook.c     launches of emulated kernels
+ *     space.c    the driver's calls that map memory
  *     capture.c  streams that are captured, graphs  watch.c    pages that work touches
  *
  * Work of a stream runs in its order; else as early or as late as events permit, drawn by seed, on
@@ -30,6 +31,7 @@ struct fake_options {
     uint64_t seed;
     int devices;         /* of sm_90; 0: as without a GPU */
     int driver;          /* CUDA version of the driver: 13000; 0: there is none */
+    bool unmapped;       /* the driver cannot map memory */
     size_t memory_bytes; /* of each device; 0: as much as there is */
     long scarce_at;      /* this allocation, stream or event fails, counted from 1; 0: none */
     long fail_at;        /* this work fails with an illegal address, counted from 1; 0: none */

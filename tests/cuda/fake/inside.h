@@ -50,6 +50,8 @@ void fake_memory_open(void);
 void fake_memory_close(void);
 bool fake_memory_is_device(const void *at); /* an address of it, allocated or not */
 size_t fake_memory_used(int device);
+bool fake_memory_count(int device, size_t bytes); /* of a piece (space.h); false: there is none */
+void fake_memory_uncount(int device, size_t bytes);
 int fake_memory_live(void); /* allocations that are not freed */
 void fake_memory_end(void);
 

@@ -8,6 +8,7 @@
 #include "common/base/assert.h"
 #include "libworker/device/rehearsal/fiber.h"
 #include "tests/cuda/fake/inside.h"
+#include "tests/cuda/fake/space.h"
 
 #define RANGE_BYTES ((size_t)64 << 30)
 enum { ALIGN = 256, GAP = 256, PAGE = 2 << 20 }; /* a huge page: one entry to open and close */
@@ -67,6 +68,20 @@ static struct piece *range_add(struct range *range, size_t bytes)
     return piece;
 }
 
+bool fake_memory_count(int number, size_t bytes)
+{
+    size_t limit = fake.options.memory_bytes;
+    if (fake_is_scarce() || (limit && in_use[number] + bytes > limit))
+        return false;
+    in_use[number] += bytes;
+    return true;
+}
+
+void fake_memory_uncount(int number, size_t bytes)
+{
+    in_use[number] -= bytes;
+}
+
 void *fake_memory_new(bool is_pinned, size_t bytes)
 {
     struct range *range = is_pinned ? &pinned : &device;
@@ -78,14 +93,17 @@ void *fake_memory_new(bool is_pinned, size_t bytes)
     char *before = range->begin + range->used;
     struct piece *piece = range_add(range, bytes);
     size_t end = (size_t)(before - range->begin) + rounded(bytes, ALIGN) + GAP;
-    protect(range, PROT_READ | PROT_WRITE);
+    if (is_pinned) {
+        protect(range, PROT_READ | PROT_WRITE);
+    } else {
+        is_open = false;
+        fake_memory_open();
+    }
     FAKE_UNPOISON(piece->at, bytes);
     memset(piece->at, 0xff, bytes);
     FAKE_POISON(piece->at + bytes, (size_t)(range->begin + end - piece->at) - bytes);
-    if (!is_pinned) {
+    if (!is_pinned)
         in_use[fake.device] += bytes;
-        is_open = true;
-    }
     return piece->at;
 }
 
@@ -137,7 +155,7 @@ bool fake_memory_free(bool is_pinned, void *memory)
 
 bool fake_is_device(const void *at, size_t bytes)
 {
-    return piece_at(&device, at, bytes);
+    return piece_at(&device, at, bytes) || space_has(at, bytes);
 }
 
 bool fake_is_pinned(const void *at, size_t bytes)
@@ -147,22 +165,27 @@ bool fake_is_pinned(const void *at, size_t bytes)
 
 void fake_memory_open(void)
 {
-    if (!is_open)
+    if (!is_open) {
         protect(&device, PROT_READ | PROT_WRITE);
+        space_protect(PROT_READ | PROT_WRITE);
+    }
     is_open = true;
 }
 
 void fake_memory_close(void)
 {
-    if (is_open)
+    if (is_open) {
         protect(&device, PROT_NONE);
+        space_protect(PROT_NONE);
+    }
     is_open = false;
 }
 
 bool fake_memory_is_device(const void *at)
 {
     const char *here = at;
-    return device.begin && here >= device.begin && here < device.begin + device.used;
+    return space_is(at) ||
+           (device.begin && here >= device.begin && here < device.begin + device.used);
 }
 
 size_t fake_memory_used(int number)
@@ -172,7 +195,7 @@ size_t fake_memory_used(int number)
 
 int fake_memory_live(void)
 {
-    return device.live + pinned.live;
+    return device.live + pinned.live + space_live();
 }
 
 /* The addresses can be used again: nobody has any. */
@@ -190,5 +213,6 @@ void fake_memory_end(void)
     fake_memory_close();
     range_end(&device);
     range_end(&pinned);
+    space_end();
     memset(in_use, 0, sizeof(in_use));
 }
