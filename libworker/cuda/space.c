@@ -25,7 +25,7 @@ enum { DRIVER_OF_CALLS = 12000 }; /* the CUDA version that has these signatures 
     X(cuMemUnmap)
 
 struct cuda_space {
-#define X(name) __typeof__(&(name)) name;
+#define X(name) __typeof__ (&(name))(name);
     CALLS(X)
 #undef X
     size_t granule; /* 0: this GPU cannot */

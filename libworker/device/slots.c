@@ -215,18 +215,18 @@ static int need_map(struct slots *s, struct part *part)
     return rc;
 }
 
-int slots_take(struct slots *s, int index)
+int slots_take(struct slots *s, int part)
 {
-    struct part *part = &s->parts[index];
-    insist(!part->taken && slots_holder(s, index) < 0);
-    int rc = need_map(s, part);
+    struct part *p = &s->parts[part];
+    insist(!p->taken && slots_holder(s, part) < 0);
+    int rc = need_map(s, p);
     if (rc)
         return rc;
-    part->taken = true;
-    if (!part->apart)
-        s->slots[part->slot].holder = index;
+    p->taken = true;
+    if (!p->apart)
+        s->slots[p->slot].holder = part;
     if (s->ops && s->ops->taken)
-        s->ops->taken(device_of(s), &(struct device_range){part->at, part->bytes, DEVICE_SCRATCH});
+        s->ops->taken(device_of(s), &(struct device_range){p->at, p->bytes, DEVICE_SCRATCH});
     return 0;
 }
 
@@ -250,16 +250,16 @@ static void tell_left(struct slots *s, int index)
     s->ops->left(s->queue, ranges, n);
 }
 
-void slots_leave(struct slots *s, int index)
+void slots_leave(struct slots *s, int part)
 {
-    struct part *part = &s->parts[index];
-    if (!part->taken)
+    struct part *p = &s->parts[part];
+    if (!p->taken)
         return;
-    part->taken = false;
-    if (!part->apart)
-        s->slots[part->slot].holder = -1;
+    p->taken = false;
+    if (!p->apart)
+        s->slots[p->slot].holder = -1;
     if (s->ops && s->ops->left)
-        tell_left(s, index);
+        tell_left(s, part);
 }
 
 void slots_leave_all(struct slots *s)
@@ -268,21 +268,21 @@ void slots_leave_all(struct slots *s)
         slots_leave(s, i);
 }
 
-int slots_set_apart(struct slots *s, int index)
+int slots_set_apart(struct slots *s, int part)
 {
-    struct part *part = &s->parts[index];
+    struct part *p = &s->parts[part];
     struct device_piece *piece = NULL;
-    insist(!part->taken);
-    if (part->apart)
+    insist(!p->taken);
+    if (p->apart)
         return 0;
     int rc = queue_finish(s->queue, NULL);
     if (!rc)
-        rc = need_piece(s, &piece, part->bytes);
+        rc = need_piece(s, &piece, p->bytes);
     if (rc)
         return rc;
-    part_unmap(s, part);
-    part->own = piece;
-    part->apart = true;
+    part_unmap(s, p);
+    p->own = piece;
+    p->apart = true;
     return 0;
 }
 

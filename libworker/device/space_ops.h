@@ -4,8 +4,8 @@
  *     reserve ─► map a piece of memory, at several places if wanted ─► unmap ─► unreserve
  *
  * Sizes and places are multiples of the granule. What is written at one place of a piece is read at
- * another one by work that is ordered after the write, by its queue or by events. `map` may be slow,
- * and `unmap` may wait for all work of the device: they are for setting up and for ends.
+ * another one by work that is ordered after the write, by its queue or by events. `map` is
+ * slow, and `unmap` may wait for all work of the device: they are for setting up and for ends.
  */
 #ifndef DEVICE_SPACE_OPS_H
 #define DEVICE_SPACE_OPS_H

@@ -123,7 +123,8 @@ int estimate_training(struct wk_model *model, const struct estimate_options *opt
         rc = add_pass(m, options, &e, err);
     if (rc)
         return rc;
-    share_of_state(model, options, &e);
+    if (share_of_state(model, options, &e))
+        return error_set(err, WK_ENOMEM, "no memory for the turns of %d blocks", model->n_blocks);
     e.communication = options->world > 1 ? (int64_t)segment_bytes(options->world) : 0;
     e.total = e.parameters + e.low + e.gradients + e.optimizer + e.activations + e.batch +
               e.communication;

@@ -5,8 +5,9 @@
 
 #include "libworker/estimate/estimate.h"
 
-/* Fill in parameters (with buffers), low, gradients, optimizer and sent; the options are valid. */
-void share_of_state(const struct wk_model *model, const struct estimate_options *options,
-                    struct estimate *e);
+/* Fill in parameters (with buffers), low, gradients, optimizer and sent; the options are valid.
+ * WK_ENOMEM. */
+int share_of_state(const struct wk_model *model, const struct estimate_options *options,
+                   struct estimate *e);
 
 #endif

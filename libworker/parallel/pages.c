@@ -5,7 +5,9 @@
 
 #include <worker/comm.h>
 
+#include "common/base/assert.h"
 #include "libworker/device/device.h"
+#include "libworker/device/slots.h"
 #include "libworker/device/wire_ops.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/tensor/mapped.h"
@@ -58,6 +60,12 @@ int pages_place(struct pages *pages, struct queue *queue, size_t count, enum pag
     return rc;
 }
 
+void pages_place_slots(struct pages *pages, struct queue *queue, size_t count, struct slots *slots)
+{
+    *pages =
+        (struct pages){.data = slots_data(slots), .count = count, .queue = queue, .slots = slots};
+}
+
 int pages_map(struct pages *pages, size_t count, const char *dir, struct error *err)
 {
     struct error own = {0};
@@ -72,7 +80,9 @@ void pages_fini(struct pages *pages)
 {
     /* A communicator that knows the arena keeps it until it ends, which costs an address but no
      * memory. */
-    if (pages->queue) {
+    if (pages->slots) {
+        slots_free(pages->slots);
+    } else if (pages->queue) {
         device_memory_free(queue_device(pages->queue), pages->data,
                            pages->count * sizeof(*pages->data));
     } else if (pages->arena) {
@@ -87,6 +97,11 @@ void pages_fini(struct pages *pages)
 void pages_drop(const struct pages *pages, size_t first, size_t count)
 {
     float *at = pages->data + first;
+    if (pages->slots) {
+        insist(first == 0 && count == pages->count);
+        slots_leave_all(pages->slots);
+        return;
+    }
     if (pages->queue) {
         queue_fill(pages->queue, at, 0, count * sizeof(*at));
         return;

@@ -35,6 +35,16 @@ int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, in
     return 0;
 }
 
+void shard_plan_spread(struct shard_plan *plan, size_t page)
+{
+    assert(page % SHARD_PAGE == 0);
+    plan->padded = 0;
+    for (int i = 0; i < plan->n_units; i++) {
+        plan->units[i].place = plan->padded;
+        plan->padded += round_up(plan->units[i].row * (size_t)plan->world, page);
+    }
+}
+
 void shard_plan_fini(struct shard_plan *plan)
 {
     free(plan->units);

@@ -43,6 +43,8 @@ struct shard_plan {
 /* `ends[n_units]`: where each unit ends in the model's arena, rising; 0 < world. WK_ENOMEM. */
 int shard_plan_init(struct shard_plan *plan, const size_t *ends, int n_units, int world,
                     struct error *err);
+/* Let units begin at multiples of `page` elements, which is a multiple of SHARD_PAGE. */
+void shard_plan_spread(struct shard_plan *plan, size_t page);
 void shard_plan_fini(struct shard_plan *plan); /* zeroed memory is allowed */
 
 /* The trained units as a plan of their own, with the same units: they come first in both arenas.

@@ -9,6 +9,7 @@
 #include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
+#include "libworker/parallel/sharded_slots.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/parallel/strategy_ops.h"
 
@@ -101,11 +102,10 @@ static int allocate(struct sharded *s, struct error *err)
     bool apart = !sharded_keeps_grads(s);
     bool host = s->options.masters_on_host;
     size_t n_apart = apart ? s->trained.shard : 0;
-    int rc = host ? sharded_host_init(s, err)
-                  : pages_place(&s->param_pages, queue, s->plan.padded, PAGES_SHARED);
+    int rc = host ? sharded_host_init(s, err) : sharded_place_params(s);
     if (rc && host)
         return rc;
-    rc = rc ? rc : pages_place(&s->grad_pages, queue, s->trained.padded, PAGES_SHARED);
+    rc = rc ? rc : sharded_place_grads(s);
     if (!rc && s->options.offload_params)
         rc = pages_map(&s->own_param_pages, s->plan.shard, s->options.offload, err);
     else if (!rc && !host)
@@ -130,9 +130,11 @@ static int allocate(struct sharded *s, struct error *err)
 static int fill_unit(struct sharded *s, int unit, struct error *err)
 {
     float *floats = sharded_floats(s, unit);
-    int rc = 0;
-    if (s->masters.queue) /* the padding too */
-        queue_fill(s->model->queue, floats, 0, s->floats_count * sizeof(*floats));
+    int rc = sharded_take_floats(s, unit);
+    if (rc)
+        return error_set(err, rc, "no device memory for the initial values of block %d", unit);
+    if (s->masters.queue || s->param_pages.slots) /* the padding too */
+        queue_fill(s->model->queue, floats, 0, sharded_elements(s, unit) * sizeof(*floats));
     for (int i = 0; i < s->model->n_params && !rc; i++)
         if (s->unit_of[i] == unit)
             rc =
@@ -166,7 +168,7 @@ static int fill_initial(struct sharded *s, struct error *err)
         keep_row(s, u);
     }
     s->model->seed_waits = false;
-    return 0;
+    return sharded_rest_floats(s);
 }
 
 /* A unit's values from rank 0 to all. */
@@ -196,12 +198,15 @@ static int sharded_fill(void *self, struct wk_comm *comm, struct error *err)
                        : error_set(err, code, "rank 0 could not read the weights");
         if (rc)
             return error_set(err, rc, "%s", wk_comm_error(comm));
+        rc = sharded_take_floats(s, u);
+        if (rc)
+            return error_set(err, rc, "no device memory for the weights of block %d", u);
         rc = spread_unit(s, comm, u, err);
         if (rc)
             return rc;
         keep_row(s, u);
     }
-    return 0;
+    return sharded_rest_floats(s);
 }
 
 static void close_groups(struct sharded *s)
@@ -244,6 +249,7 @@ static int make_plan(struct sharded *s, struct error *err)
     if (rc)
         return rc;
     s->plan.n_trained = shard_unit_of(&s->plan, model_trained_count(s->model) - 1) + 1;
+    sharded_spread_plan(s);
     s->trained = shard_plan_trained(&s->plan);
     return 0;
 }
@@ -338,18 +344,21 @@ static int sharded_meet(void *self, struct wk_comm *comm)
     return rc;
 }
 
-/* What every gather and sum uses. */
+/* What every gather and sum uses. What takes turns has several places, and is not enrolled. */
 static void enroll(struct sharded *s, struct wk_comm *comm)
 {
     size_t narrow = sizeof(uint16_t);
-    wire_enroll(&s->sums, comm, s->grads, s->trained.padded * sizeof(*s->grads));
-    if (s->low.params)
+    if (!s->grad_pages.slots)
+        wire_enroll(&s->sums, comm, s->grads, s->trained.padded * sizeof(*s->grads));
+    if (s->low.params && !s->low.param_pages.slots)
         wire_enroll(&s->gathers, comm, s->low.params, s->plan.padded * narrow);
-    else
+    else if (!s->low.params && !s->param_pages.slots)
         wire_enroll(&s->gathers, comm, s->params, s->plan.padded * sizeof(*s->params));
     if (!s->low.params && s->own_param_pages.queue)
         wire_enroll(&s->gathers, comm, s->own_params, s->plan.shard * sizeof(*s->own_params));
-    if (s->low.grads)
+    if (s->low.rows)
+        wire_enroll(&s->gathers, comm, s->low.rows, s->plan.shard * narrow);
+    if (s->low.grads && !s->low.grad_pages.slots)
         wire_enroll(&s->sums, comm, s->low.grads, s->trained.padded * narrow);
 }
 

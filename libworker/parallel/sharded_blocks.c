@@ -2,34 +2,24 @@
 
 #include "libworker/parallel/sharded_grads.h"
 #include "libworker/parallel/sharded_params.h"
+#include "libworker/parallel/sharded_slots.h"
 #include "libworker/parallel/sharded_unit.h"
 
-/* The block that a forward pass enters as number `place`. */
-static int block_at(const struct sharded *s, int place)
-{
-    return s->model->order ? s->model->order[place] : place;
-}
-
-static int place_of_block(const struct sharded *s, int block)
-{
-    int place = 0;
-    while (block_at(s, place) != block)
-        place++;
-    return place;
-}
-
-/* Block 0 may serve a tied head inside the last block's brackets, so it stays for the whole step;
- * the last blocks are needed again at once. */
-static bool stays_after_forward(const struct sharded *s, int unit)
-{
-    return s->options.keep_gathered || unit == 0 || unit == s->trained.n_units - 1 ||
-           unit == block_at(s, s->plan.n_units - 1);
-}
-
 /* The first place that a pass may enter: backward, nothing trained is before unit 0. */
-static int first_place(const struct sharded *s, enum model_pass pass)
+static int first_place(const struct unit_walk *walk, enum model_pass pass)
 {
-    return pass == MODEL_FORWARD ? 0 : place_of_block(s, 0);
+    return pass == MODEL_FORWARD ? 0 : unit_place(walk, 0);
+}
+
+/* A tied head adds to unit 0's from the last block on. */
+static int take_grads(struct sharded *s, int block, struct error *err)
+{
+    int rc = sharded_take_grads(s, 0);
+    if (!rc && block < s->trained.n_units)
+        rc = sharded_take_grads(s, block);
+    if (rc)
+        (void)error_set(err, rc, "no device memory for the gradients of block %d", block);
+    return rc;
 }
 
 static int before_block(void *arg, int block, enum model_pass pass, struct error *err)
@@ -37,21 +27,27 @@ static int before_block(void *arg, int block, enum model_pass pass, struct error
     struct sharded *s = arg;
     int step = pass == MODEL_FORWARD ? 1 : -1;
     int ahead = s->depth++ ? 0 : s->options.prefetch; /* a tied head's block 0 is no road sign */
+    const struct unit_walk walk = sharded_walk(s);
+    s->units[block].entered++;
     sharded_start_gather(s, block);
-    int next = ahead > 0 ? place_of_block(s, block) + step : -1;
-    for (; ahead-- > 0 && next >= first_place(s, pass) && next < s->plan.n_units; next += step)
-        sharded_start_gather(s, block_at(s, next));
+    int next = ahead > 0 ? unit_place(&walk, block) + step : -1;
+    for (; ahead-- > 0 && next >= first_place(&walk, pass) && next < s->plan.n_units; next += step)
+        sharded_start_gather(s, unit_at(&walk, next));
     int rc = sharded_await_gather(s, block);
-    return rc ? error_set(err, rc, "gathering block %d: %s", block, sharded_sentence(s)) : 0;
+    if (rc)
+        return error_set(err, rc, "gathering block %d: %s", block, sharded_sentence(s));
+    return pass == MODEL_BACKWARD ? take_grads(s, block, err) : 0;
 }
 
 static int after_block(void *arg, int block, enum model_pass pass, struct error *err)
 {
     struct sharded *s = arg;
     (void)err;
+    const struct unit_walk walk = sharded_walk(s);
     s->depth--;
+    s->units[block].entered--;
     if (pass == MODEL_FORWARD) {
-        if (!stays_after_forward(s, block))
+        if (!unit_stays(&walk, block))
             sharded_release(s, block);
         return 0;
     }
@@ -68,7 +64,7 @@ int sharded_empty_pass(void *self, enum model_pass pass, struct error *err)
 {
     struct sharded *s = self;
     int n = s->plan.n_units, rc = 0;
-    s->depth = 0;
+    sharded_reenter(s);
     for (int i = 0; i < n && !rc && s->hooked; i++) {
         int block = pass == MODEL_FORWARD ? i : n - 1 - i;
         rc = before_block(s, block, pass, err);

@@ -9,13 +9,14 @@
 #include "libworker/parallel/launches.h"
 #include "libworker/parallel/sharded_low.h"
 #include "libworker/parallel/sharded_params.h"
+#include "libworker/parallel/sharded_slots.h"
 #include "libworker/parallel/sharded_unit.h"
 
 /* The sums of the row, once they are there, over the column. */
 static int sum_column(struct sharded *s, int unit)
 {
     struct sharded_unit *u = &s->units[unit];
-    float *row = sharded_row(s, s->grads, unit);
+    float *row = sharded_sum_of(s, unit);
     struct wire_call call = {.op = WIRE_SUM,
                              .in = row,
                              .out = row,
@@ -32,7 +33,7 @@ static int sum_row(struct sharded *s, int unit)
     const struct shard_unit *place = &s->plan.units[unit];
     struct wire_call call = {.op = WIRE_SCATTER,
                              .in = s->grads + place->place,
-                             .out = sharded_row(s, s->grads, unit),
+                             .out = sharded_sum_of(s, unit),
                              .count = place->row,
                              .ready = event_record(s->model->queue)};
     if (s->low.params)
@@ -80,7 +81,7 @@ static void collect(struct sharded *s, int unit)
         sharded_note(s, rc);
     if (sharded_keeps_grads(s) || s->failure)
         return;
-    const float *sum = sharded_row(s, s->grads, unit);
+    const float *sum = sharded_sum_of(s, unit);
     float *own = s->own_grads + place->shard;
     if (s->low.grads)
         sharded_low_collect(s, unit);
@@ -121,6 +122,12 @@ static void start_reduce(struct sharded *s, int unit)
 void sharded_unit_done(struct sharded *s, int unit)
 {
     float *grads = s->grads + s->plan.units[unit].place;
+    int rc = sharded_take_grads(s, unit); /* a unit that no pass entered */
+    if (rc) {
+        (void)error_set(&s->why, rc, "no device memory for the gradients of block %d", unit);
+        sharded_note(s, rc);
+        return;
+    }
     elements_scale(s->model, grads, s->factor, sharded_elements(s, unit));
     if (s->low.grads)
         sharded_low_take(s, unit);
@@ -273,6 +280,7 @@ void sharded_drain(void *self)
     }
     wire_drain(&s->gathers);
     wire_drain(&s->sums);
+    sharded_leave_grads(s);
     (void)step_numbers_wait(s->numbers);
     end_pass(s);
     s->reduces = 0;
@@ -344,5 +352,5 @@ void sharded_clear(void *self)
     }
     if (s->own_grads != s->grads && !s->low.grads)
         queue_fill(s->model->queue, s->own_grads, 0, s->trained.shard * sizeof(float));
-    pages_drop(&s->grad_pages, 0, s->trained.padded);
+    pages_drop(&s->grad_pages, 0, s->grad_pages.count);
 }

@@ -52,8 +52,7 @@ static void passed(void *arg, const float *there, size_t first, size_t count)
         if (!both.count)
             continue;
         size_t within = both.from - u->shard;
-        narrow_write(&s->options.narrowing, s->model->queue,
-                     s->low.params + sharded_row_at(s, i) + within,
+        narrow_write(&s->options.narrowing, s->model->queue, sharded_low_row(s, i) + within,
                      (struct narrow_source){there + (both.from - first), both.count,
                                             sharded_row_first(s, i) + within});
     }

@@ -6,6 +6,7 @@
 #include "libworker/parallel/elements.h"
 #include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_slots.h"
 #include "libworker/parallel/sharded_unit.h"
 
 enum { PIECE = ELEMENTS_PIECE }; /* elements widened at a time */
@@ -15,12 +16,13 @@ static uint16_t *row_of(const struct sharded *s, uint16_t *arena, int unit)
     return arena + sharded_row_at(s, unit);
 }
 
-/* Pages are counted in floats; units begin and end at even places. */
-static int new_arena(const struct sharded *s, size_t count, enum pages_use use, struct pages *pages,
-                     uint16_t **ret)
+/* Pages are counted in floats. */
+static int new_own_grads(struct sharded *s)
 {
-    int rc = pages_place(pages, s->model->queue, (count + 1) / 2, use);
-    *ret = (uint16_t *)pages->data;
+    struct sharded_low *low = &s->low;
+    int rc = pages_place(&low->own_grad_pages, s->model->queue, (s->trained.shard + 1) / 2,
+                         PAGES_PRIVATE);
+    low->own_grads = (uint16_t *)low->own_grad_pages.data;
     return rc;
 }
 
@@ -40,13 +42,18 @@ static void free_floats(const struct sharded *s, float *data, size_t count)
 
 static void drop_unit(const struct sharded *s, const struct pages *pages, int unit)
 {
+    if (pages->slots) {
+        sharded_drop(s, pages, unit);
+        return;
+    }
     pages_drop(pages, s->plan.units[unit].place / 2, sharded_elements(s, unit) / 2);
 }
 
 static int allocate(struct sharded *s)
 {
     struct sharded_low *low = &s->low;
-    int rc = new_arena(s, s->plan.padded, PAGES_SHARED, &low->param_pages, &low->params);
+    int rc = sharded_place_low_params(s);
+    low->params = (uint16_t *)low->param_pages.data;
     for (int i = 0; i < s->model->n_params; i++)
         low->n_vectors += model_reads_low(&s->model->params[i]) ? 0 : s->model->params[i].count;
     if (!rc)
@@ -55,10 +62,11 @@ static int allocate(struct sharded *s)
         rc = new_floats(s, low->n_vectors, &low->own_vectors);
     if (rc || !s->options.narrowing.grads)
         return rc;
-    rc = new_arena(s, s->trained.padded, PAGES_SHARED, &low->grad_pages, &low->grads);
+    rc = sharded_place_low_grads(s);
+    low->grads = (uint16_t *)low->grad_pages.data;
     low->own_grads = low->grads;
     if (!rc && !sharded_keeps_grads(s))
-        rc = new_arena(s, s->trained.shard, PAGES_PRIVATE, &low->own_grad_pages, &low->own_grads);
+        rc = new_own_grads(s);
     if (rc)
         return rc;
     return new_floats(s, PIECE, &low->wide);
@@ -89,6 +97,8 @@ void sharded_low_fini(struct sharded *s)
     pages_fini(&s->low.param_pages);
     pages_fini(&s->low.grad_pages);
     pages_fini(&s->low.own_grad_pages);
+    pages_fini(&s->low.row_pages);
+    free_floats(s, s->low.sums, s->low.sums_count);
     free_floats(s, s->low.wide, PIECE);
     free_floats(s, s->low.vectors, s->low.n_vectors);
     free_floats(s, s->low.own_vectors, s->low.n_vectors);
@@ -107,7 +117,7 @@ int sharded_low_gather(struct sharded *s, int unit)
     struct sharded_unit *u = &s->units[unit];
     const struct narrowing *narrowing = &s->options.narrowing;
     struct queue *queue;
-    uint16_t *own = row_of(s, s->low.params, unit);
+    uint16_t *own = sharded_low_row(s, unit);
     int rc = wire_queue(&s->gathers, s->comm, &queue);
     if (rc)
         return rc;
@@ -127,11 +137,11 @@ int sharded_low_gather(struct sharded *s, int unit)
     return wire_start(&s->gathers, s->comm, &call, &u->gather);
 }
 
-/* The row of a rank whose master is on the host is all that it has of it. */
+/* The row of a rank whose master is on the host is all that it has of it, unless rows are apart. */
 void sharded_low_drop(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    if (!s->masters.queue) {
+    if (!s->masters.queue || s->low.rows) {
         drop_unit(s, &s->low.param_pages, unit);
         return;
     }
@@ -231,6 +241,9 @@ int sharded_low_vectors(struct sharded *s)
 static int show_unit(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
+    int rc = sharded_take_floats(s, unit);
+    if (rc)
+        return error_set(&s->why, rc, "no device memory for all parameters in float");
     struct event before = event_record(s->model->queue);
     const struct wire_call call = {.op = WIRE_GATHER,
                                    .in = s->own_params + u->shard,
@@ -238,7 +251,7 @@ static int show_unit(struct sharded *s, int unit)
                                    .count = u->row,
                                    .ready = before,
                                    .unused = before};
-    int rc = wire_run(&s->gathers, s->comm, &call, &s->why);
+    rc = wire_run(&s->gathers, s->comm, &call, &s->why);
     if (rc)
         sharded_note(s, rc);
     return rc;
@@ -255,8 +268,13 @@ int sharded_low_show(struct sharded *s)
 
 void sharded_low_hide(struct sharded *s)
 {
-    if (s->low.shown)
+    int rc = 0;
+    if (s->low.shown && s->param_pages.slots)
+        rc = sharded_rest_floats(s);
+    else if (s->low.shown)
         pages_drop(&s->param_pages, 0, s->param_pages.count);
+    if (rc)
+        sharded_note(s, rc);
     s->low.shown = false;
 }
 
@@ -270,8 +288,17 @@ static void add_narrow(struct sharded *s, uint16_t *low, const float *x, size_t 
 void sharded_low_take(struct sharded *s, int unit)
 {
     size_t count = sharded_elements(s, unit), place = s->plan.units[unit].place;
+    int rc = sharded_take_low_grads(s, unit);
+    if (rc) {
+        (void)error_set(&s->why, rc, "no device memory for narrow gradients of block %d", unit);
+        sharded_note(s, rc);
+        return;
+    }
     add_narrow(s, s->low.grads + place, s->grads + place, count);
-    pages_drop(&s->grad_pages, place, count);
+    if (s->grad_pages.slots)
+        sharded_drop(s, &s->grad_pages, unit);
+    else
+        pages_drop(&s->grad_pages, place, count);
 }
 
 bool sharded_low_own(const struct sharded *s)
@@ -304,7 +331,7 @@ void sharded_low_column(struct sharded *s, int unit, struct wire_call *call)
 void sharded_low_collect(struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
-    const float *sum = sharded_row(s, s->grads, unit);
+    const float *sum = sharded_sum_of(s, unit);
     add_narrow(s, s->low.own_grads + u->shard, sum, u->row);
 }
 

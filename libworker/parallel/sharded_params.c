@@ -2,6 +2,7 @@
 
 #include "libworker/parallel/sharded_host.h"
 #include "libworker/parallel/sharded_low.h"
+#include "libworker/parallel/sharded_slots.h"
 #include "libworker/parallel/sharded_unit.h"
 #include "libworker/tensor/mapped.h"
 
@@ -23,8 +24,15 @@ void sharded_start_gather(struct sharded *s, int unit)
     struct sharded_unit *u = &s->units[unit];
     if (u->gathered || s->failure)
         return;
+    int other = sharded_to_release(s, unit);
+    if (other >= 0)
+        sharded_release(s, other);
     u->gathered = true;
-    int rc = s->low.params ? sharded_low_gather(s, unit) : gather_floats(s, unit);
+    int rc = sharded_take_gathered(s, unit);
+    if (rc)
+        (void)error_set(&s->why, rc, "no device memory for all of block %d", unit);
+    if (!rc)
+        rc = s->low.params ? sharded_low_gather(s, unit) : gather_floats(s, unit);
     if (!rc)
         rc = wire_begin(&u->gather);
     if (s->options.offload_params)
@@ -52,7 +60,7 @@ void sharded_release(struct sharded *s, int unit)
         sharded_low_drop(s, unit);
     else
         sharded_drop(s, &s->param_pages, unit);
-    u->released = event_record(s->model->queue);
+    sharded_note_released(s, unit);
 }
 
 static int gather_every_unit(struct sharded *s)
@@ -72,8 +80,17 @@ void sharded_use(void *self, struct wk_comm *comm)
     struct sharded *s = self;
     s->whole = comm;
     s->comm = s->groups.row ? s->groups.row : comm;
-    s->depth = 0; /* a pass that failed did not leave its blocks */
+    sharded_reenter(s);
     sharded_low_hide(s);
+    if (!s->all)
+        return;
+    s->all = false;
+    if (!sharded_params_turn(s))
+        return; /* they stay readable */
+    sharded_release_all(s);
+    int rc = sharded_rest_gathered(s);
+    if (rc)
+        sharded_note(s, rc);
 }
 
 int sharded_gather(void *self, struct wk_comm *comm)
@@ -82,7 +99,8 @@ int sharded_gather(void *self, struct wk_comm *comm)
     sharded_use(s, comm);
     if (s->low.params)
         return sharded_low_show(s);
-    return sharded_frees_params(s) ? gather_every_unit(s) : 0;
+    s->all = sharded_frees_params(s);
+    return s->all ? gather_every_unit(s) : 0;
 }
 
 int sharded_gather_own(void *self, struct wk_comm *comm)

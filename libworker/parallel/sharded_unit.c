@@ -1,6 +1,7 @@
 #include "libworker/parallel/sharded_unit.h"
 
 #include "common/base/assert.h"
+#include "libworker/device/slots.h"
 
 /* OPEN from REDUCING and ADVANCED: the pass was abandoned. */
 #define BIT(phase) (1u << UNIT_##phase)
@@ -47,8 +48,19 @@ size_t sharded_most(const struct sharded *s, int units)
     return most;
 }
 
+void sharded_reenter(struct sharded *s)
+{
+    s->depth = 0;
+    for (int i = 0; i < s->plan.n_units; i++)
+        s->units[i].entered = 0;
+}
+
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit)
 {
+    if (arena->slots) {
+        slots_leave(arena->slots, unit);
+        return;
+    }
     size_t pages = (sharded_elements(s, unit) + SHARD_PAGE - 1) / SHARD_PAGE;
     size_t first = s->plan.units[unit].place, count = pages * SHARD_PAGE;
     pages_drop(arena, first, count < arena->count - first ? count : arena->count - first);
@@ -58,6 +70,13 @@ size_t sharded_row_at(const struct sharded *s, int unit)
 {
     const struct shard_unit *u = &s->plan.units[unit];
     return u->place + u->row * (size_t)s->options.part;
+}
+
+uint16_t *sharded_low_row(const struct sharded *s, int unit)
+{
+    const struct sharded_low *low = &s->low;
+    return low->rows ? low->rows + s->plan.units[unit].shard
+                     : low->params + sharded_row_at(s, unit);
 }
 
 size_t sharded_row_first(const struct sharded *s, int unit)

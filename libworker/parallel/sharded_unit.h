@@ -22,6 +22,9 @@ size_t sharded_elements(const struct sharded *s, int unit);
 size_t sharded_row_at(const struct sharded *s, int unit);
 float *sharded_row(const struct sharded *s, float *arena, int unit);
 
+/* This rank's row of the unit's narrow parameters, which may be apart from them. */
+uint16_t *sharded_low_row(const struct sharded *s, int unit);
+
 /* Which element of the model this rank's row of the unit begins with. */
 size_t sharded_row_first(const struct sharded *s, int unit);
 
@@ -29,8 +32,12 @@ size_t sharded_row_first(const struct sharded *s, int unit);
  * host one that serves every unit in turn. */
 float *sharded_floats(const struct sharded *s, int unit);
 
-/* Release a unit's pages to the system, up to the possible start of the next unit. */
+/* Release a unit's pages to the system, up to the possible start of the next unit; or end its turn
+ * (sharded_slots.h). */
 void sharded_drop(const struct sharded *s, const struct pages *arena, int unit);
+
+/* A pass begins: one that failed did not leave its blocks. */
+void sharded_reenter(struct sharded *s);
 
 /* The one place that changes a unit's phase. */
 void sharded_unit_set(struct sharded_unit *unit, enum unit_phase phase);

@@ -15,10 +15,10 @@
 #include "tests/numeric/train/wires_run.h"
 
 /* Of a rank: gradients, and what is gathered; in f32 also its shard. In a narrow type parameters
- * are gathered in place. */
+ * are gathered in place. What takes turns in memory, as fsdp's blocks do, is not shared. */
 static void what_is_used_in_each_step_is_shared(void)
 {
-    static const int in_f32[] = {1, 3, 3, 3}, narrow[] = {1, 2, 2, 2};
+    static const int in_f32[] = {1, 3, 3, 1}, narrow[] = {1, 2, 2, 0};
     for (int s = 0; s < 4; s++) {
         struct run run = {.strategy = strategies[s], .ranks = 2};
         same_bits(&run);
@@ -41,13 +41,13 @@ static void a_hook_shares_its_own(void)
 static void groups_share_theirs(void)
 {
     same_bits(&(struct run){.strategy = "fsdp", .ranks = 4, .replicas = "2"});
-    CHECK(own_wires_shared(wires) == 4 * 3);
+    CHECK(own_wires_shared(wires) == 4 * 1);
 }
 
 /* Sums are the device's, in its order. */
 static void fast_sums_use_it(void)
 {
-    for (int s = 0; s < 4; s += 3) {
+    for (int s = 0; s < 3; s += 2) {
         struct run run = {.strategy = strategies[s], .ranks = 2, .on = OWN, .sums = "fast"};
         play_well(&run);
         CHECK(own_wires_shared(wires) == (s ? 6 : 2));
@@ -58,7 +58,7 @@ static void fast_sums_use_it(void)
 /* One rank has ordinary memory: the others have to see that. */
 static void all_ranks_share_or_none(void)
 {
-    for (int s = 0; s < 4; s += 3) {
+    for (int s = 0; s < 3; s += 2) {
         struct run run = {
             .strategy = strategies[s], .ranks = 3, .timeout = "2s", .fault = OWN_WIRES_SCARCE};
         same_bits(&run);
@@ -78,7 +78,7 @@ static void survivors_share_again(void)
                           .dir = dir.path,
                           .on = OWN};
         play_well(&run);
-        CHECK(own_wires_shared(wires) >= (s ? 5 * 3 : 5) && !own_wires_unshared(wires));
+        CHECK(own_wires_shared(wires) >= (s % 3 ? 5 * 3 : 5) && !own_wires_unshared(wires));
         CHECK(scene->told[0].losses[LONG_STEPS] > 0);
         check_same(&scene->told[0], &scene->told[1]);
         tmpdir_remove(&dir);
@@ -88,7 +88,7 @@ static void survivors_share_again(void)
 /* The ranks train on without, by another communicator, and do not try again. */
 static void where_windows_fail_no_memory_is_shared(void)
 {
-    for (int s = 0; s < 4; s += 3) {
+    for (int s = 0; s < 3; s += 2) {
         struct run run = {
             .strategy = strategies[s], .ranks = 3, .timeout = "2s", .fault = OWN_WIRES_NO_WINDOWS};
         same_bits(&run);

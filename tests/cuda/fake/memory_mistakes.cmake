@@ -20,8 +20,8 @@ planted_memory(kept_to_the_end what_is_used_in_each_step_is_shared cuda/nccl_mem
 planted_memory(shared_alone all_ranks_share_or_none parallel/wires.c
   "memory->shared = least[0] && least[1] == -least[2];" "memory->shared = wires->ops->shares(w->wire, memory->at);")
 planted_memory(order_differs what_is_used_in_each_step_is_shared parallel/sharded.c
-  "    size_t narrow = sizeof(uint16_t);\n    wire_enroll"
-  "    size_t narrow = sizeof(uint16_t);\n    if (wk_comm_rank(comm) == 1 && !s->low.params) {\n        wire_enroll(&s->gathers, comm, s->params, s->plan.padded * 4);\n        wire_enroll(&s->sums, comm, s->grads, s->trained.padded * 4);\n        wire_enroll(&s->gathers, comm, s->own_params, s->plan.shard * 4);\n        return;\n    }\n    wire_enroll")
+  "    size_t narrow = sizeof(uint16_t);\n    if (!s->grad"
+  "    size_t narrow = sizeof(uint16_t);\n    if (wk_comm_rank(comm) == 1 && !s->low.params && !s->grad_pages.slots) {\n        wire_enroll(&s->gathers, comm, s->params, s->plan.padded * 4);\n        wire_enroll(&s->sums, comm, s->grads, s->trained.padded * 4);\n        wire_enroll(&s->gathers, comm, s->own_params, s->plan.shard * 4);\n        return;\n    }\n    if (!s->grad")
 planted_memory(tried_again where_windows_fail_no_memory_is_shared parallel/wires.c
   "    wires->unshared = true;" "")
 planted_memory(all_is_shared memory_may_be_freed_before_its_wire cuda/nccl_memory.c

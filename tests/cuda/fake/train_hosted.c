@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libworker/device/remark.h"
 #include "tests/cuda/fake/gpu.h"
 #include "tests/lib/check.h"
 #include "tests/numeric/train/rehearsed.h"
@@ -24,16 +25,21 @@ static bool same(const struct rehearsed_result *a, const struct rehearsed_result
            !memcmp(a->weights, b->weights, a->count * sizeof(*a->weights));
 }
 
-static void train(struct rehearsed rehearsed)
+static void train_seeds(struct rehearsed rehearsed, uint64_t seeds)
 {
     rehearsed_run(&rehearsed, &on_cpu);
-    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    for (uint64_t seed = 0; seed < seeds; seed++) {
         const struct fake_options options = gpu_options(seed);
         rehearsed.device = gpu_hosted(&options);
         rehearsed_run(&rehearsed, &on_gpu);
         device_free(rehearsed.device);
         CHECK(same(&on_cpu, &on_gpu));
     }
+}
+
+static void train(struct rehearsed rehearsed)
+{
+    train_seeds(rehearsed, SEEDS);
 }
 
 static struct rehearsed with(const char *name, const char *value)
@@ -81,6 +87,46 @@ static void a_model_may_be_cut(void)
     train(with("ddp.hook", "bf16"));
 }
 
+/* Its blocks take turns in memory that is mapped at several addresses. */
+static void blocks_of_a_cut_model_take_turns(void)
+{
+    static const char *const prefetches[] = {"0", "1", "4"};
+    for (int p = 0; p < 3; p++)
+        for (int type = 0; type < 3; type++) {
+            struct rehearsed rehearsed = with("strategy", "fsdp");
+            rehearsed.model = p == 1 ? REHEARSED_LLAMA : REHEARSED_GPT;
+            rehearsed.layers = 3;
+            rehearsed.between = true;
+            rehearsed.settings[rehearsed.n_settings++] =
+                (struct wk_setting){"fsdp.prefetch", prefetches[p]};
+            if (type)
+                rehearsed.settings[rehearsed.n_settings++] =
+                    (struct wk_setting){"mixed_precision", "bf16"};
+            if (type > 1)
+                rehearsed.settings[rehearsed.n_settings++] =
+                    (struct wk_setting){"low_gradients", "true"};
+            train_seeds(rehearsed, 2);
+        }
+}
+
+/* The same training where the driver maps nothing, with one sentence about it. */
+static void a_driver_that_cannot_map_is_enough(void)
+{
+    struct rehearsed rehearsed = with("strategy", "fsdp");
+    struct fake_options options = gpu_options(1);
+    int sentences = 0;
+    rehearsed.layers = 4;
+    rehearsed.between = true;
+    rehearsed_run(&rehearsed, &on_cpu);
+    options.unmapped = true;
+    rehearsed.device = gpu_hosted(&options);
+    rehearsed_run(&rehearsed, &on_gpu);
+    for (int i = 0; device_remark_at(rehearsed.device, i); i++)
+        sentences += strstr(device_remark_at(rehearsed.device, i), "cannot map memory") != NULL;
+    device_free(rehearsed.device);
+    CHECK(same(&on_cpu, &on_gpu) && sentences == 1);
+}
+
 static void waits_in_the_middle_of_a_step_change_nothing(void)
 {
     struct rehearsed rehearsed = with("gradient_accumulation_steps", "2");
@@ -105,6 +151,25 @@ static void a_gpu_that_is_full_is_an_error(void)
     CHECK(allocations > 0);
 }
 
+/* Each allocation, stream and event up to the first pass once. */
+static void each_piece_may_be_the_one_too_many(void)
+{
+    struct rehearsed rehearsed = with("strategy", "fsdp");
+    struct fake_options options = gpu_options(1);
+    rehearsed.layers = 2;
+    rehearsed.device = gpu_hosted(&options);
+    rehearsed_run(&rehearsed, &on_gpu);
+    long all = fake_counted().allocations, refused = 0;
+    device_free(rehearsed.device);
+    for (long at = 1; at <= all; at++) {
+        options.scarce_at = at;
+        rehearsed.device = gpu_hosted(&options);
+        refused += rehearsed_try(&rehearsed) == WK_ENOMEM;
+        device_free(rehearsed.device);
+    }
+    CHECK(refused > 5);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check_case cases[] = {
@@ -112,6 +177,9 @@ int main(int argc, char **argv)
         CHECK_CASE(values_may_wait_in_the_hosts_memory),
         CHECK_CASE(every_optimizer_updates),
         CHECK_CASE(a_model_may_be_cut),
+        CHECK_CASE(blocks_of_a_cut_model_take_turns),
+        CHECK_CASE(a_driver_that_cannot_map_is_enough),
+        CHECK_CASE(each_piece_may_be_the_one_too_many),
         CHECK_CASE(waits_in_the_middle_of_a_step_change_nothing),
         CHECK_CASE(a_gpu_that_is_full_is_an_error),
         {NULL, NULL},

@@ -42,9 +42,10 @@ static struct wk_graph *own_operation(const struct rehearsed *rehearsed)
 static struct wk_model *model_new(const struct rehearsed *rehearsed)
 {
     enum rehearsed_model kind = rehearsed->model;
+    int layers = rehearsed->layers ? rehearsed->layers : 1;
     struct wk_gpt_config gpt = {
-        .layers = 1, .heads = 2, .width = 16, .context = LENGTH, .vocab = VOCAB};
-    struct wk_llama_config llama = {1, 4, 2, 16, 24, LENGTH, VOCAB, 10000, 1e-5, false};
+        .layers = layers, .heads = 2, .width = 16, .context = LENGTH, .vocab = VOCAB};
+    struct wk_llama_config llama = {layers, 4, 2, 16, 24, LENGTH, VOCAB, 10000, 1e-5, false};
     struct wk_mlp_config mlp = {1, 3, 8, 16, LENGTH, VOCAB};
     struct wk_model *model = NULL;
     CHECK((kind == REHEARSED_GPT     ? wk_gpt_new(&gpt, &model)
@@ -176,6 +177,11 @@ static void loop(const struct rehearsed *rehearsed, struct wk_context *ctx, stru
             rehearsed->stepped();
         if (wk_steps(ctx) + wk_skipped_steps(ctx) > done)
             CHECK(wk_step_numbers(o->optimizer, &ret->numbers[windows++]) == 0);
+        if (rehearsed->between) {
+            wk_evaluate(o->model, &batch, &ret->held_out, NULL);
+            wk_gather_parameters(o->model);
+            wk_evaluate(o->model, &batch, &ret->held_out, NULL);
+        }
     }
     wk_evaluate(o->model, &batch, &ret->held_out, NULL);
 }
@@ -213,6 +219,29 @@ int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part)
         fprintf(stderr, "%d: %s\n", rc, wk_last_error(ctx));
     CHECK(strstr(wk_last_error(ctx), part));
     CHECK(wk_close(ctx) != 0);
+    drop(&objects);
+    return rc;
+}
+
+int rehearsed_try(const struct rehearsed *rehearsed)
+{
+    struct objects objects = {0};
+    struct wk_context *ctx = NULL;
+    struct wk_batch batch;
+    struct wk_options options = {.settings = rehearsed->settings,
+                                 .n_settings = rehearsed->n_settings};
+    struct context_seams seams = {
+        .environment = &empty, .quiet = true, .device = rehearsed->device};
+    int rc = context_open(&options, &seams, &ctx);
+    if (!rc)
+        rc = make(rehearsed, ctx, &objects);
+    if (!rc && wk_next(objects.loader, &batch)) {
+        wk_forward(objects.model, &batch, NULL);
+        wk_backward(objects.model);
+        wk_step(objects.optimizer);
+        rc = wk_status(ctx);
+    }
+    (void)wk_close(ctx);
     drop(&objects);
     return rc;
 }

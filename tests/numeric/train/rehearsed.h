@@ -36,6 +36,8 @@ struct rehearsed {
     const char *loads; /* a folder of weights to begin with; NULL: the seed's */
     const char *saves; /* where to leave them at the end; NULL: nowhere */
     double dropout;
+    int layers;            /* of GPT and LLAMA; 0: one */
+    bool between;          /* after each step it is evaluated, and gathered for reading */
     const char *resting;   /* a group that the optimizer leaves as it is; NULL: none */
     bool custom;           /* a model with passes of the program's own instead */
     bool finds;            /* calls wk_find_batch */
@@ -62,6 +64,9 @@ struct rehearsed_result {
 
 /* Train to the end, which must be a good one. */
 void rehearsed_run(const struct rehearsed *rehearsed, struct rehearsed_result *ret);
+
+/* Prepare it and train one step, which may fail: 0 or the error's code. */
+int rehearsed_try(const struct rehearsed *rehearsed);
 
 /* Prepare it and pass forward once, which must fail: the error's code. Its sentence has `part`. */
 int rehearsed_refusal(const struct rehearsed *rehearsed, const char *part);

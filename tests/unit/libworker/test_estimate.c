@@ -129,6 +129,33 @@ Test(estimate, strategies_divide_what_they_cut)
     wk_model_free(model);
 }
 
+/* Bytes of the first block, of the largest other one, and of blocks of layers. */
+Test(estimate, fsdp_has_the_blocks_in_use)
+{
+    struct wk_model *model = make_gpt();
+    struct wk_optimizer *optimizer = make_adam();
+    struct estimate_options options = options_of(optimizer);
+    int64_t count = (int64_t)wk_model_count(model), part = (count + 3) / 4;
+    int64_t first = (int64_t)model_block(model, 0).count;
+    int64_t layer = (int64_t)model_block(model, 1).count;
+    int64_t last = (int64_t)model_block(model, model->n_blocks - 1).count;
+    cr_assert(model->n_blocks >= LAYERS + 1 && layer > last);
+    options.strategy = STRATEGY_FSDP;
+    options.world = 4;
+    for (int prefetch = 0; prefetch < 2; prefetch++) {
+        options.prefetch = prefetch;
+        struct estimate e = estimate(model, &options);
+        int64_t gathered = e.parameters / 4 - part, grads = e.gradients / 4 - part;
+        cr_expect(gathered >= first + (1 + prefetch) * last + prefetch * 0);
+        cr_expect(gathered <= first + (1 + prefetch) * layer + (prefetch ? 0 : last));
+        cr_expect(grads >= first + 2 * layer && grads <= first + 3 * layer);
+    }
+    options.prefetch = 8;
+    cr_expect_eq(estimate(model, &options).parameters, 4 * (part + count));
+    wk_optimizer_free(optimizer);
+    wk_model_free(model);
+}
+
 Test(estimate, an_optimizer_on_whole_tensors_has_the_state_that_it_binds)
 {
     struct wk_model *model = make_gpt();

@@ -7,6 +7,7 @@
 #include "libworker/parallel/groups.h"
 #include "libworker/parallel/pages.h"
 #include "libworker/parallel/shard.h"
+#include "libworker/parallel/unit_slots.h"
 
 enum { ELEMENTS_MAX = 4096 };
 
@@ -202,4 +203,136 @@ Test(pages, memory_goes_with_the_owner_also_while_a_communicator_knows_the_arena
     pages_fini(&pages);
     cr_assert_eq(pages_resident(&view, 0, COUNT), 0);
     arena_release(held);
+}
+
+enum { UNITS_MAX = 12 };
+
+/* What has each slot; -1: nothing. A unit that finds another one there is the test's failure. */
+struct turns {
+    const struct unit_slots *slots;
+    int holder[UNITS_MAX];
+};
+
+static void take(struct turns *t, int unit)
+{
+    int slot = t->slots->slot_of[unit];
+    cr_assert(t->holder[slot] == -1 || t->holder[slot] == unit, "units %d and %d meet in slot %d",
+              t->holder[slot], unit, slot);
+    t->holder[slot] = unit;
+}
+
+static void leave(struct turns *t, int unit)
+{
+    cr_assert_eq(t->holder[t->slots->slot_of[unit]], unit);
+    t->holder[t->slots->slot_of[unit]] = -1;
+}
+
+/* One step of a training, as docs/strategies.md has it. */
+static void walk_params(const struct unit_walk *w, struct turns *t)
+{
+    int n = w->n_units, first = unit_place(w, 0);
+    for (int p = 0; p < n; p++) {
+        for (int i = p; i <= p + w->prefetch && i < n; i++)
+            take(t, unit_at(w, i));
+        if (!unit_stays(w, unit_at(w, p)))
+            leave(t, unit_at(w, p));
+    }
+    for (int p = n - 1; p >= first; p--) {
+        for (int i = p; i >= p - w->prefetch && i >= first; i--)
+            take(t, unit_at(w, i));
+        if (unit_at(w, p) != 0)
+            leave(t, unit_at(w, p));
+    }
+}
+
+static void walk_grads(const struct unit_walk *w, int ahead, bool early, struct turns *t)
+{
+    if (early)
+        take(t, 0);
+    for (int unit = w->n_trained - 1; unit >= 0; unit--) {
+        take(t, unit);
+        if (unit + ahead < w->n_trained)
+            leave(t, unit + ahead);
+    }
+}
+
+static void check_slots(const struct unit_slots *slots, const size_t *sizes)
+{
+    for (int i = 0; i < slots->n_units; i++) {
+        cr_assert(slots->slot_of[i] >= 0 && slots->slot_of[i] < slots->n_slots);
+        cr_assert_geq(slots->sizes[slots->slot_of[i]], sizes[i]);
+    }
+}
+
+static struct turns turns_of(const struct unit_slots *slots)
+{
+    struct turns t = {.slots = slots};
+    for (int i = 0; i < UNITS_MAX; i++)
+        t.holder[i] = -1;
+    return t;
+}
+
+/* Sizes and orders from `seed`; frozen units are anywhere among the others. */
+static struct unit_walk some_walk(unsigned seed, size_t *sizes, int *order)
+{
+    struct unit_walk w = {.sizes = sizes, .order = order, .prefetch = (int)(seed % 9)};
+    w.n_units = 1 + (int)(seed / 9 % UNITS_MAX);
+    w.n_trained = w.n_units - (int)(seed / 5 % (unsigned)w.n_units);
+    w.keeps = seed % 11 == 0;
+    unsigned state = seed;
+    int trained = 0, frozen = w.n_trained;
+    for (int p = 0; p < w.n_units; p++) {
+        state = state * 1103515245u + 12345u;
+        bool trains = trained < w.n_trained && (frozen == w.n_units || state >> 16 & 1);
+        order[p] = trains ? trained++ : frozen++;
+        sizes[order[p]] = 1 + (state >> 20) % 5;
+    }
+    return w;
+}
+
+Test(unit_slots, units_in_use_at_once_do_not_share)
+{
+    for (unsigned seed = 0; seed < 4000; seed++) {
+        size_t sizes[UNITS_MAX];
+        int order[UNITS_MAX];
+        struct unit_walk w = some_walk(seed, sizes, order);
+        struct unit_slots slots;
+        cr_assert_eq(unit_slots_params(&w, &slots), 0);
+        check_slots(&slots, sizes);
+        struct turns t = turns_of(&slots);
+        walk_params(&w, &t);
+        unit_slots_fini(&slots);
+        for (int ahead = 0; ahead < 3; ahead++) {
+            bool early = ahead != 1;
+            cr_assert_eq(unit_slots_grads(&w, ahead, early, &slots), 0);
+            check_slots(&slots, sizes);
+            t = turns_of(&slots);
+            walk_grads(&w, ahead, early, &t);
+            unit_slots_fini(&slots);
+        }
+        cr_assert_eq(unit_slots_one(&w, &slots), 0);
+        check_slots(&slots, sizes);
+        cr_assert_eq(slots.n_slots, 1);
+        unit_slots_fini(&slots);
+    }
+}
+
+/* Beside the first block. */
+Test(unit_slots, equal_units_need_the_window)
+{
+    size_t sizes[UNITS_MAX];
+    struct unit_slots slots;
+    for (int i = 0; i < UNITS_MAX; i++)
+        sizes[i] = i ? 10 : 7;
+    for (int prefetch = 0; prefetch < UNITS_MAX; prefetch++) {
+        const struct unit_walk w = {
+            .sizes = sizes, .n_units = UNITS_MAX, .n_trained = UNITS_MAX, .prefetch = prefetch};
+        int window = prefetch + 1 < UNITS_MAX ? prefetch + 1 : UNITS_MAX - 1;
+        cr_assert_eq(unit_slots_params(&w, &slots), 0);
+        cr_expect_eq(unit_slots_total(&slots), 7 + 10 * (size_t)window);
+        unit_slots_fini(&slots);
+        cr_assert_eq(unit_slots_grads(&w, prefetch, true, &slots), 0);
+        cr_expect_eq(unit_slots_total(&slots), 7 + 10 * (size_t)window);
+        unit_slots_fini(&slots);
+    }
 }
