@@ -436,11 +436,13 @@ def everything_at_once(folder, roles):
 
 
 def judge_attackers(scene):
-    """Each attack was made, none found a way in, and each refusal for an amount says which limit it is."""
+    """Each attack was made by a copy of its role, none found a way in, and each refusal for an amount says which limit it is.
+    Not by each copy: an attack that ends its own process may do so before that has written down what it did."""
+    made = {(role.split()[0], name) for role, result in scene.results.items() for name, attack in result["attacks"].items() if attack["attempts"] or attack["cut"]}
     for role, result in scene.results.items():
         assert not result["mistakes"] and not result["stuck"], (role, result["mistakes"], result["stuck"])
         for name, attack in result["attacks"].items():
-            assert attack["attempts"] or attack["cut"] or scene.seconds < 60, f"{role} {name} did nothing"
+            assert (role.split()[0], name) in made or scene.seconds < 60, f"{role} {name} did nothing"
             assert not attack["unnamed"], (role, name, attack["unnamed"])
 
 
