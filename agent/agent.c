@@ -193,14 +193,12 @@ static void on_fenced(void *arg)
 static void on_refused(void *arg, const struct error *err)
 {
     struct agent *agent = arg;
-    bool of_key = err->code == E_PERMISSION_DENIED && err->hint[0];
-    log_error(agent->log,
-              of_key ? "the coordinator refuses this node's key; leaving, workers go on"
-                     : "the coordinator refuses our token; leaving, workers go on",
+    log_error(agent->log, "the coordinator refuses this node; leaving, workers go on",
               log_str("node", agent->name), log_str("reason", err->text),
-              log_str("hint", of_key ? err->hint
-                                     : "--token-file names the coordinator's DATA/agent.token, or "
-                                       "one of `muster token create NAME --role agent`"));
+              log_str("hint", err->hint[0]
+                                  ? err->hint
+                                  : "--token-file names the coordinator's DATA/agent.token, or one "
+                                    "of `muster token create NAME --role agent`"));
     agent_driver_end(&agent->driver, AGENT_END_REFUSED);
 }
 

@@ -68,11 +68,26 @@ int service_identify(struct service *service, const char *token, const struct st
     return rc;
 }
 
+/* The advice is the role that may do least of those that suffice: the last. */
+static int refuse_role(const struct service_method *method, const char *role, struct error *err)
+{
+    char names[96];
+    access_role_names(method->roles, names, sizeof(names));
+    error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words, names,
+              role);
+    const char *space = strrchr(names, ' ');
+    const char *least = space ? space + 1 : names;
+    error_hint(err,
+               "an administrator makes one: muster token create NAME --role %s%s; --token or "
+               "MUSTER_TOKEN chooses it",
+               least, access_role_bound(access_role(least)) ? " --tenant TENANT" : "");
+    return E_PERMISSION_DENIED;
+}
+
 /* Identify the caller by its token. */
 static int authorise(struct service *service, const struct service_method *method,
                      struct service_request *request, struct error *err)
 {
-    char names[96];
     const struct store_token *caller = NULL;
     int rc = service_identify(service, request->token, &caller, err);
     if (rc) {
@@ -85,12 +100,7 @@ static int authorise(struct service *service, const struct service_method *metho
     request->role = access_role(caller->role);
     if (request->role & method->roles)
         return 0;
-    access_role_names(method->roles, names, sizeof(names));
-    rc = error_set(err, E_PERMISSION_DENIED, "%s needs a token of role %s, not %s", method->words,
-                   names, caller->role);
-    error_hint(err,
-               "an administrator makes one with `muster token create`; --token or MUSTER_TOKEN "
-               "chooses it");
+    rc = refuse_role(method, caller->role, err);
     if (service_audits(method)) {
         struct service_trace trace = {0};
         service_trace_init(&trace, request);
