@@ -30,7 +30,7 @@ function(muster_test name)
     return()
   endif()
   cmake_parse_arguments(A "" "COST" "SOURCES;DEPENDS" ${ARGN})
-  add_executable(${name} ${A_SOURCES})
+  add_executable(${name} ${A_SOURCES} $<TARGET_OBJECTS:criterion_close>)
   # Criterion's macros are not written for our warnings.
   target_compile_options(${name} PRIVATE -Wno-undef -Wno-strict-prototypes -Wno-missing-prototypes -Wno-shadow)
   target_link_libraries(${name} PRIVATE ${A_DEPENDS} criterion)
