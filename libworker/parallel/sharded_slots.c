@@ -152,9 +152,12 @@ static const struct pages *gathered_pages(const struct sharded *s)
     return s->low.params ? &s->low.param_pages : &s->param_pages;
 }
 
-/* Another unit's turn is not over: this one gets memory of its own. */
-static int take_or_set_apart(struct slots *slots, int unit)
+/* Nothing where the unit is taken, or has its memory always. Where another unit's turn is not over,
+ * this one gets memory of its own. */
+static int take_turn(struct slots *slots, int unit)
 {
+    if (!slots || slots_taken(slots, unit))
+        return 0;
     int rc = slots_holder(slots, unit) >= 0 ? slots_set_apart(slots, unit) : 0;
     if (rc)
         return rc;
@@ -170,18 +173,12 @@ int sharded_to_release(const struct sharded *s, int unit)
 
 int sharded_take_gathered(struct sharded *s, int unit)
 {
-    struct slots *slots = gathered_pages(s)->slots;
-    if (!slots || slots_taken(slots, unit))
-        return 0;
-    return take_or_set_apart(slots, unit);
+    return take_turn(gathered_pages(s)->slots, unit);
 }
 
 int sharded_take_floats(struct sharded *s, int unit)
 {
-    struct slots *slots = s->param_pages.slots;
-    if (!slots || slots_taken(slots, unit))
-        return 0;
-    return take_or_set_apart(slots, unit);
+    return take_turn(s->param_pages.slots, unit);
 }
 
 int sharded_take_grads(struct sharded *s, int unit)
@@ -189,7 +186,7 @@ int sharded_take_grads(struct sharded *s, int unit)
     struct slots *slots = s->grad_pages.slots;
     if (!slots || slots_taken(slots, unit))
         return 0;
-    int rc = take_or_set_apart(slots, unit);
+    int rc = take_turn(slots, unit);
     if (!rc)
         queue_fill(s->model->queue, s->grads + s->plan.units[unit].place, 0,
                    sharded_elements(s, unit) * sizeof(*s->grads));
@@ -201,7 +198,7 @@ int sharded_take_low_grads(struct sharded *s, int unit)
     struct slots *slots = s->low.grad_pages.slots;
     if (!slots || slots_taken(slots, unit))
         return 0;
-    int rc = take_or_set_apart(slots, unit);
+    int rc = take_turn(slots, unit);
     if (!rc)
         queue_fill(s->model->queue, s->low.grads + s->plan.units[unit].place, 0,
                    sharded_elements(s, unit) * sizeof(*s->low.grads));
